@@ -1,0 +1,360 @@
+"""Layered settings: defaults, then ``GATE_…`` environment variables, then ``gate.yaml``, then the command line; later wins.
+
+Unknown keys are errors that name the nearest known key. Every value remembers where it came from, for ``--show-config``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from gate.errors import ConfigError
+from gate.strict_yaml import Document, nearest, read
+
+__all__ = [
+    "BudgetSettings",
+    "CoverageSettings",
+    "DataSettings",
+    "InputSettings",
+    "LoadedSettings",
+    "OutputSettings",
+    "Settings",
+    "duration",
+    "load",
+]
+
+ENVIRONMENT_PREFIX = "GATE_"
+CRITERIA = ("nc", "kmnc", "nbc", "snac", "tknc")
+
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>s|m|h)")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def duration(text: str | int | float) -> float:
+    """Seconds in ``90s``, ``10m``, ``1.5h`` or ``1h30m``.
+
+    Raises:
+        ValueError: another form, zero or negative.
+    """
+    written = str(text).strip()
+    parts = list(_DURATION.finditer(written))
+    if isinstance(text, bool) or not parts or "".join(part.group() for part in parts) != written:
+        raise ValueError(f"{written!r} is no duration; write a number and a unit, such as 90s, 10m or 2h")
+    seconds = sum(float(part["number"]) * _SECONDS[part["unit"]] for part in parts)
+    if not 0 < seconds < 1e9:
+        raise ValueError(f"{written!r} is no usable duration; it must be more than zero")
+    return seconds
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+
+class InputSettings(_Section):
+    """How a file becomes what the model sees; see docs/configuration.md for the order of the steps.
+
+    None means: not said, so taken from the MLflow signature or the data where they say enough, else a documented default.
+    """
+
+    kind: Literal["image"] = "image"
+    size: tuple[int, int] | None = None  # height, width in pixels
+    channels: int | None = Field(default=None, ge=1, le=64)
+    range: tuple[float, float] | None = None  # of the values in the files; uint8: [0, 255]; float: [0, 1]
+    scale: tuple[float, float] = (0.0, 1.0)  # the file range is mapped linearly onto this
+    mean: tuple[float, ...] = (0.0,)  # per channel, or one for all
+    std: tuple[float, ...] = (1.0,)
+    order: Literal["rgb", "bgr"] = "rgb"
+    layout: Literal["nchw", "nhwc", "nhw", "flat"] = "nchw"
+    resize: Literal["bilinear", "bicubic", "nearest", "lanczos", "none"] = "bilinear"
+    crop: Literal["center", "none"] = "center"  # center: shorter side to size, middle cut out; none: squeezed to size
+
+    @field_validator("size")
+    @classmethod
+    def _sides(cls, value: tuple[int, int] | None) -> tuple[int, int] | None:
+        if value is not None and not all(1 <= side <= 8192 for side in value):
+            raise ValueError("each side must be between 1 and 8192 pixels")
+        return value
+
+    @field_validator("range", "scale")
+    @classmethod
+    def _rising(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
+        if value is not None and not value[0] < value[1]:
+            raise ValueError("the first number must be less than the second")
+        return value
+
+    @field_validator("std")
+    @classmethod
+    def _positive(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not value or not all(number > 0 for number in value):
+            raise ValueError("standard deviations must be more than zero")
+        return value
+
+    @model_validator(mode="after")
+    def _per_channel(self) -> InputSettings:
+        for name in ("mean", "std"):
+            count = len(getattr(self, name))
+            if count != 1 and self.channels is not None and count != self.channels:
+                raise ValueError(f"{name} has {count} numbers for {self.channels} channels; give one, or one for each channel")
+        return self
+
+
+class OutputSettings(_Section):
+    """What the model answers."""
+
+    kind: Literal["auto", "logits", "probabilities", "log_probabilities", "sigmoid"] = "auto"
+    key: str | int | None = None  # which of several outputs: a dict's key or a tuple's position
+
+
+class DataSettings(_Section):
+    """Where samples come from: a folder per class, an ``.npz``, or an MLflow artifact URI of either."""
+
+    seeds: str | None = None
+    long_tail: str | None = None
+    profile: str | None = None  # the seeds where absent
+    on_bad_file: Literal["error", "skip"] = "error"
+
+
+class CoverageSettings(_Section):
+    """Which neurons are watched, and by which criteria."""
+
+    layers: Literal["auto"] | tuple[str, ...] = "auto"  # layer names; * matches any text
+    criteria: tuple[Literal["nc", "kmnc", "nbc", "snac", "tknc"], ...] = ("kmnc", "nbc")
+    guide: tuple[Literal["nc", "kmnc", "nbc", "snac", "tknc"], ...] | None = None  # default: all of criteria
+    nc_threshold: float = Field(default=0.75, ge=0, le=1)
+    kmnc_sections: int = Field(default=100, ge=2, le=10_000)
+    tknc_k: int = Field(default=2, ge=1, le=1_000)
+
+    @field_validator("criteria", "layers", "guide")
+    @classmethod
+    def _some(cls, value: Any) -> Any:
+        if isinstance(value, tuple):
+            if not value:
+                raise ValueError("at least one is needed")
+            if len(set(value)) != len(value):
+                raise ValueError("one stands twice")
+        return value
+
+    @model_validator(mode="after")
+    def _guide_is_measured(self) -> CoverageSettings:
+        extra = [name for name in self.guide or () if name not in self.criteria]
+        if extra:
+            raise ValueError(f"guide names {extra[0]!r}, which is not among criteria")
+        return self
+
+
+class BudgetSettings(_Section):
+    """The campaign ends at whichever comes first; None sets no limit. Wall time counts from the start of the command."""
+
+    wall: float | None = None  # seconds; written 90s, 10m, 2h
+    executions: int | None = Field(default=None, gt=0)
+    device: float | None = None  # seconds for which the device is held
+
+    @field_validator("wall", "device", mode="before")
+    @classmethod
+    def _duration(cls, value: Any) -> Any:
+        return value if value is None else duration(value)
+
+
+class Settings(_Section):
+    """All settings of a run."""
+
+    model: str | None = None
+    baseline: str | None = None
+    previous: str = "auto"  # auto | none | a run folder | runs:/<id>
+    tracking_uri: str | None = None  # MLflow's own default where absent
+    experiment: str = "gate"  # the MLflow experiment that gate runs are recorded in
+    publish: bool | None = None  # None: when the candidate comes from a registry
+    input: InputSettings = InputSettings()
+    output: OutputSettings = OutputSettings()
+    classes: tuple[str, ...] | str | None = None  # names, or a file with one name a line
+    data: DataSettings = DataSettings()
+    coverage: CoverageSettings = CoverageSettings()
+    budget: BudgetSettings = BudgetSettings()
+    policy: str = "baseline"
+    device: str = "auto"  # auto | cpu | cuda | cuda:N
+    batch_size: int = Field(default=128, ge=1, le=65_536)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    out: str = "gate-out"
+    advisory: bool = False
+
+    @field_validator("device")
+    @classmethod
+    def _device(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", value):
+            raise ValueError(f"{value!r} is no device; write auto, cpu, cuda or cuda:0")
+        return value
+
+
+@dataclass(frozen=True)
+class LoadedSettings:
+    """Settings and, for every leaf, the layer that set it."""
+
+    settings: Settings
+    origin: dict[str, str]  # "budget.wall" -> "default" | "GATE_BUDGET_WALL" | "gate.yaml:7" | "command line"
+
+    def rows(self) -> list[tuple[str, Any, str]]:
+        """(key, value, origin) of every setting, in the order they are declared."""
+        return [(key, value, self.origin.get(key, "default")) for key, value in _leaves(self.settings.model_dump(mode="json"))]
+
+
+def load(
+    path: Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    command_line: Mapping[str, Any] | None = None,
+) -> LoadedSettings:
+    """Merges the layers.
+
+    Args:
+        path: the settings file; where None, ``gate.yaml`` of the working folder if there is one.
+        environment: variables to read ``GATE_…`` from; the process's own where None.
+        command_line: dotted keys and values; None values count as not given.
+
+    Raises:
+        ConfigError: an unknown key or a value that does not fit, with the file and line or variable.
+    """
+    environment = os.environ if environment is None else environment
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for name, text in sorted(environment.items()):
+        if name.startswith(ENVIRONMENT_PREFIX):
+            key = _environment_key(name)
+            if key is not None:
+                _put(values, key, _environment_value(key, text))
+                origin[key] = name
+    if path is None and Path("gate.yaml").is_file():
+        path = Path("gate.yaml")
+    document: Document | None = None
+    if path is not None:
+        document = read(path)
+        if not isinstance(document.data, dict):
+            raise ConfigError("The settings must be a mapping of keys to values.", where=document.where())
+        _refuse_unknown(document)
+        for key, value in _leaves(document.data):
+            _put(values, key, _relative_to_file(key, value, path))
+            origin[key] = document.where(key.split("."))
+    for key, value in (command_line or {}).items():
+        if value is not None:
+            _put(values, key, value)
+            origin[key] = "command line"
+    try:
+        settings = Settings.model_validate(_tuples(values))
+    except ValidationError as error:
+        raise _explained(error, origin) from error
+    return LoadedSettings(settings, origin)
+
+
+_SECTIONS: dict[str, type[_Section]] = {
+    "input": InputSettings,
+    "output": OutputSettings,
+    "data": DataSettings,
+    "coverage": CoverageSettings,
+    "budget": BudgetSettings,
+}
+_PATHS = ("data.seeds", "data.long_tail", "data.profile", "classes", "out", "model", "baseline", "previous", "policy")
+
+
+def _known_keys() -> list[str]:
+    keys = [name for name in Settings.model_fields if name not in _SECTIONS]
+    return keys + [f"{section}.{name}" for section, model in _SECTIONS.items() for name in model.model_fields]
+
+
+def _environment_key(name: str) -> str | None:
+    by_variable = {ENVIRONMENT_PREFIX + key.replace(".", "_").upper(): key for key in _known_keys()}
+    if name in by_variable:
+        return by_variable[name]
+    close = nearest(name, (variable.lower() for variable in by_variable))
+    raise ConfigError(
+        f"The environment variable {name} is no setting of the gate.",
+        where=name,
+        hint=f"Did you mean {close.upper()}? Unset it otherwise." if close else "Unset it.",
+    )
+
+
+def _environment_value(key: str, text: str) -> Any:
+    from gate.strict_yaml import parse
+
+    field_section, _, leaf = key.partition(".")
+    annotation = (
+        _SECTIONS[field_section].model_fields[leaf].annotation if field_section in _SECTIONS else Settings.model_fields[key].annotation
+    )
+    if annotation in (str, str | None) or key in ("budget.wall", "budget.device"):
+        return text
+    return parse(text.encode("utf-8", "surrogateescape"), ENVIRONMENT_PREFIX + key.replace(".", "_").upper()).data
+
+
+def _refuse_unknown(document: Document) -> None:
+    for key, value in document.data.items():
+        if key not in Settings.model_fields:
+            raise _unknown(document, (key,), Settings.model_fields)
+        if key in _SECTIONS:
+            if not isinstance(value, dict):
+                raise ConfigError(f"{key!r} must be a mapping of keys to values.", where=document.where((key,)))
+            for leaf in value:
+                if leaf not in _SECTIONS[key].model_fields:
+                    raise _unknown(document, (key, leaf), _SECTIONS[key].model_fields)
+
+
+def _unknown(document: Document, path: tuple[str, ...], known: Iterable[str]) -> ConfigError:
+    known = list(known)
+    close = nearest(path[-1], known)
+    hint = f"Did you mean {close!r}?" if close else f"Known keys: {', '.join(known)}."
+    return ConfigError(f"Unknown key {'.'.join(path)!r}.", where=document.where(path), hint=hint)
+
+
+def _relative_to_file(key: str, value: Any, file: Path) -> Any:
+    """Paths in a settings file are relative to that file; URIs and names stay as they are."""
+    if key not in _PATHS or not isinstance(value, str) or "://" in value or re.match(r"[a-z_]+:/", value):
+        return value
+    if key in ("previous", "policy", "model", "baseline") and not (file.parent / value).exists():
+        return value
+    return str(file.parent / value) if not Path(value).is_absolute() else value
+
+
+def _leaves(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    result: list[tuple[str, Any]] = []
+    for key, value in data.items():
+        if key in _SECTIONS and isinstance(value, Mapping):
+            result.extend((f"{key}.{leaf}", item) for leaf, item in value.items())
+        else:
+            result.append((key, value))
+    return result
+
+
+def _put(values: dict[str, Any], key: str, value: Any) -> None:
+    section, _, leaf = key.partition(".")
+    if leaf:
+        values.setdefault(section, {})[leaf] = value
+    else:
+        values[key] = value
+
+
+def _tuples(value: Any) -> Any:
+    """YAML lists become tuples: strict validation takes no list where a tuple is declared."""
+    if isinstance(value, dict):
+        return {key: _tuples(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(_tuples(item) for item in value)
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate can't be written to any file
+    return value
+
+
+def _explained(error: ValidationError, origin: Mapping[str, str]) -> ConfigError:
+    first = error.errors()[0]
+    loc = [part for part in first["loc"] if not (isinstance(part, str) and ("[" in part or part in ("tuple", "str", "int")))]
+    key = ".".join(str(part) for part in loc if isinstance(part, str)) or "settings"
+    key = next((known for known in _known_keys() if key == known or key.startswith(known + ".")), key)
+    where = origin.get(key) or next((place for name, place in origin.items() if name.startswith(key + ".")), key)
+    if first["type"] == "extra_forbidden":
+        close = nearest(key.rsplit(".", 1)[-1], _known_keys())
+        return ConfigError(f"Unknown key {key!r}.", where=where, hint=f"Did you mean {close!r}?" if close else None)
+    message = str(first["msg"]).removeprefix("Value error, ")
+    given = first.get("input")
+    return ConfigError(f"{key}: {message} (given: {given!r}).", where=where, hint="See docs/configuration.md for what it takes.")

@@ -1,0 +1,94 @@
+"""What a person would still label the same: the policy's ``domain``, by family, at severity 1 of each operator.
+
+A limit of null or 0 switches the operator off (for a range such as gamma: [1, 1]). Distances are shares of the picture's shorter side, and
+values are shares of the file's value range, so that one policy fits every resolution and dtype.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["Domain"]
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Family(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+
+class Geometry(_Family):
+    rotation: Annotated[float, Field(ge=0, le=180)] | None = 15.0  # degrees, either way
+    translation: Share | None = 0.08  # of each side
+    perspective: Annotated[float, Field(ge=0, le=0.4)] | None = 0.08  # corner shift, share of the side
+    crop: Annotated[float, Field(ge=0, le=0.9)] | None = 0.12  # share of each side that is cut away before resizing back
+    elastic: Share | None = 0.05  # displacement, share of the shorter side
+    grid_distortion: Annotated[float, Field(ge=0, le=0.9)] | None = 0.2  # shift of grid lines, share of a cell
+
+
+class Photometry(_Family):
+    brightness: Share | None = 0.35  # added, either way, share of the value range
+    contrast: Annotated[float, Field(ge=0, lt=1)] | None = 0.5  # factor 1 - c to 1 + c about the picture's mean
+    gamma: tuple[Annotated[float, Field(gt=0, le=1)], Annotated[float, Field(ge=1, le=10)]] | None = (0.5, 2.0)
+
+
+class Blur(_Family):
+    gaussian_blur: Annotated[float, Field(ge=0, le=0.5)] | None = 0.04  # standard deviation, share of the shorter side
+    motion_blur: Share | None = 0.12  # length, share of the shorter side
+
+
+class Noise(_Family):
+    gaussian_noise: Share | None = 0.10  # standard deviation, share of the value range
+    salt_pepper: Share | None = 0.03  # share of pixels
+
+
+class Weather(_Family):
+    fog: Share | None = 0.5  # intensity
+    rain: Share | None = 0.5  # density and darkening
+    shadow: Share | None = 0.5  # darkening inside the shadow
+    sun_flare: Share | None = 0.5  # strength of the flare
+
+
+class Compression(_Family):
+    jpeg: Annotated[int, Field(ge=1, le=100)] | None = 25  # lowest quality; 100 switches it off
+    downscale: Annotated[float, Field(gt=0, le=1)] | None = 0.6  # smallest factor; 1 switches it off
+
+
+class Occlusion(_Family):
+    patch: Share | None = 0.06  # share of the area covered by one constant patch
+
+
+class Adversarial(_Family):
+    """Bounds of the attacks: L-infinity, share of the value range."""
+
+    fgsm: Share | None = 0.03
+    pgd: Share | None = 0.03
+
+
+class CoverageGradient(_Family):
+    coverage_gradient: Share | None = 0.06  # L-infinity, share of the value range
+
+
+class Chain(_Family):
+    """The bound over several operators in a row: a composite limit, checked on every mutant."""
+
+    length: Annotated[int, Field(ge=1, le=8)] = 3  # natural operators in one recipe
+    severity: Annotated[float, Field(gt=0, le=8)] = 1.0  # sum of the severities in one recipe
+    contrast_kept: Share = 0.3  # standard deviation of the mutant's values, share of the seed input's: less shows too little to label
+
+
+class Domain(_Family):
+    """The whole domain of a policy."""
+
+    geometry: Geometry = Geometry()
+    photometry: Photometry = Photometry()
+    blur: Blur = Blur()
+    noise: Noise = Noise()
+    weather: Weather = Weather()
+    compression: Compression = Compression()
+    occlusion: Occlusion = Occlusion()
+    adversarial: Adversarial = Adversarial()
+    coverage_gradient: CoverageGradient = CoverageGradient()
+    chain: Chain = Chain()

@@ -1,0 +1,101 @@
+"""Everything the metrics are computed from, as plain numbers: what a campaign leaves behind for judging.
+
+Written to ``campaign/evidence.json`` of the run folder, so that ``gate evaluate`` can compute every metric and interval again under
+another policy without running the model.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["CleanEvidence", "CoverageEvidence", "Evidence", "JudgedSeed", "LongTailEvidence", "RegressionEvidence", "SearchDefect"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class JudgedSeed(_Frozen):
+    """One seed input of the judging arm: all its mutants, slot by slot. Lists are of equal length."""
+
+    seed_id: str
+    label: int
+    operators: tuple[str, ...]
+    families: tuple[str, ...]
+    severities: tuple[float, ...]  # 0 to 1
+    valid: tuple[bool, ...]
+    failed: tuple[bool, ...]  # prediction changed, or output not finite
+    predicted: tuple[int, ...]  # -1 where the output was not finite
+
+
+class SearchDefect(_Frozen):
+    """One distinct confirmed defect of the search arm."""
+
+    id: str
+    seed_id: str
+    label: int
+    predicted: int | None
+    natural: bool
+    recurs_in_long_tail: bool | None = None  # see long_tail_hit_rate; None: not decided
+
+
+class CleanEvidence(_Frozen):
+    """Predictions on a labelled set, before any filtering. Lists are of equal length."""
+
+    labels: tuple[int, ...]
+    correct: tuple[bool, ...]
+
+
+class LongTailEvidence(_Frozen):
+    """The long-tail set: predictions, kinds, and what decides long_tail_hit_rate."""
+
+    labels: tuple[int, ...]
+    predicted: tuple[int, ...]  # -1 where the output was not finite
+    kinds: tuple[str, ...] = ()  # slice names; empty where the set has none
+    radius: float | None = None  # r: 95th percentile of same-class nearest-neighbour cosine distances among clean samples
+    chance: float | None = None  # mean hit rate with the class pairs permuted
+    reason: str | None = None  # why hits could not be decided
+
+
+class RegressionEvidence(_Frozen):
+    """The earlier run's defects, replayed. ``recurs`` gives a reason by defect id: file | seed | fresh, or None where it does not recur."""
+
+    source: str
+    recurs: dict[str, Literal["file", "seed", "fresh"] | None]
+    root_cause: dict[str, str] = Field(default_factory=dict)
+
+
+class CoverageEvidence(_Frozen):
+    """Valid coverage of one criterion of the search arm; shares between 0 and 1."""
+
+    initial: float
+    final: float
+    after_first: float  # after the first min(1000, n) search executions
+    first: int  # that number of executions
+
+
+class Evidence(_Frozen):
+    """What the metrics need; None and empty mean: not part of this run."""
+
+    seed: int  # campaign seed; the bootstrap derives its random numbers from it
+    classes: tuple[str, ...]
+    clean: CleanEvidence | None = None
+    long_tail: LongTailEvidence | None = None
+    judged: tuple[JudgedSeed, ...] = ()
+    judging_mutants_per_seed: int = 0
+    search_executions: int = 0
+    search_device_seconds: float = 0.0
+    searched_seed_ids: tuple[str, ...] = ()  # every seed input the search could start from: the bootstrap resamples these
+    defects: tuple[SearchDefect, ...] = ()
+    root_causes: int = 0
+    coverage: dict[str, CoverageEvidence] = Field(default_factory=dict)
+    criterion: str | None = None  # the one that coverage_gain reports
+    regression: RegressionEvidence | None = None
+    regression_reason: str | None = None  # why there is none, e.g. no earlier run was given
+    nonfinite_outputs: int = 0
+    flaky_findings: int = 0
+    preflight_faults: int | None = None
+    executions: int = 0
+    stopped_early: str | None = None  # why there is too little, e.g. the budget ended while the model loaded

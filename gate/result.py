@@ -1,0 +1,308 @@
+"""The one object a run ends in. Every rendering (exit code, JUnit, HTML, summary, registry tag) is made from it and from nothing else.
+
+``Result`` is what ``result.json`` holds: schema ``gate.result/1``. Objects are frozen; a file with unknown or malformed fields is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gate.errors import OutputError
+
+__all__ = [
+    "SCHEMA",
+    "ArmSummary",
+    "CampaignSummary",
+    "CoverageSummary",
+    "CurvePoint",
+    "DataSetInfo",
+    "Defect",
+    "Metric",
+    "ModelInfo",
+    "PolicyInfo",
+    "PreflightCheck",
+    "PreviousInfo",
+    "Result",
+    "RootCause",
+    "RuleResult",
+    "Status",
+    "Verdict",
+    "exit_code_of",
+]
+
+SCHEMA = "gate.result/1"
+
+
+class Verdict(StrEnum):
+    """The answer of a run. There is exactly one per run."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    ERROR = "error"
+
+
+class Status(StrEnum):
+    """What became of one rule."""
+
+    PASS = "pass"
+    WARN = "warn"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    SKIPPED = "skipped"  # the metric is missing and the rule's on_missing says skip
+    WAIVED = "waived"  # breached, and a waiver in force covers it
+    ERROR = "error"
+
+
+_EXIT_CODES = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 4, Verdict.ERROR: 3}
+
+
+def exit_code_of(verdict: Verdict, *, advisory: bool = False) -> int:
+    """The exit code a verdict stands for; ``advisory`` turns fail and inconclusive into 0, never an error."""
+    if advisory and verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+        return 0
+    return _EXIT_CODES[verdict]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, ser_json_inf_nan="constants")
+
+
+class ModelInfo(_Frozen):
+    """The candidate or the baseline, pinned: an alias has become a version, the files have a digest."""
+
+    uri: str  # as the user gave it
+    resolved_uri: str  # pinned: models:/name/version, models:/m-..., runs:/..., or a folder
+    name: str | None = None
+    version: str | None = None
+    digest: str | None = None  # "sha256:<hex>" over the sorted manifest
+    format: str | None = None  # "pickle" | "pt2"
+
+
+class PolicyInfo(_Frozen):
+    """The policy that judged."""
+
+    name: str
+    digest: str  # "sha256:<hex>" over the policy in force, after extends
+    source: str  # a shipped name or a file name
+    description: str = ""
+
+
+class DataSetInfo(_Frozen):
+    """One data set as it was used."""
+
+    source: str
+    samples: int
+    digest: str
+    skipped: int = 0  # files left out because data.on_bad_file is skip
+
+
+class PreviousInfo(_Frozen):
+    """The earlier run whose defects were replayed."""
+
+    source: str
+    verdict: Verdict
+    candidate: str  # resolved URI
+    defects: int
+    remaining: int  # of these, how many recur
+    recurring: tuple[str, ...] = ()  # their ids in the earlier run
+
+
+class PreflightCheck(_Frozen):
+    """One check made before any fuzzing."""
+
+    name: str  # eval_mode, deterministic, batch_independent, output_shape, output_kind, clean_accuracy, seeds
+    status: Literal["ok", "note", "fault"]  # a fault counts in the metric preflight_faults
+    seen: str
+    advice: str = ""
+
+
+class ArmSummary(_Frozen):
+    """What one arm (search, judging, random, noise) did."""
+
+    executions: int
+    valid: int
+    findings: int = 0
+    defects: int = 0
+    model_calls: int = 0
+    coverage: dict[str, float] = Field(default_factory=dict)  # final valid coverage by criterion, where the arm has its own map
+
+
+class CampaignSummary(_Frozen):
+    """The budget and how it was spent. model_calls counts forward-equivalents per sample; one backward counts two."""
+
+    seed: int
+    executions: int
+    model_calls: int
+    wall_seconds: float
+    device: str
+    device_hours: float  # time for which the device was held by the search arm, in hours
+    stop_reason: str  # executions | wall | device | saturated | interrupted | error
+    resumed: bool = False
+    valid_fraction: float | None = None
+    arms: dict[str, ArmSummary] = Field(default_factory=dict)
+    fingerprint: dict[str, Any] = Field(default_factory=dict)
+    started_at: str = ""
+    operators: dict[str, dict[str, float]] = Field(default_factory=dict)  # by operator: executions, valid, findings, new_items
+
+
+class CoverageSummary(_Frozen):
+    """One criterion over the campaign; shares between 0 and 1."""
+
+    initial: float
+    final: float
+    gain: float
+    gain_per_iteration: float | None
+    raw_final: float  # valid and invalid mutants together
+    covered: int = 0
+    total: int | None = None
+    by_layer: dict[str, float] = Field(default_factory=dict)
+
+
+class CurvePoint(_Frozen):
+    """One point of the coverage curve."""
+
+    executions: int
+    coverage: dict[str, float]
+    random: dict[str, float] = Field(default_factory=dict)
+    noise: dict[str, float] = Field(default_factory=dict)
+    findings: int
+    defects: int
+
+
+class Metric(_Frozen):
+    """One number with its interval. ``value`` is None where it could not be computed, and then ``reason`` says why."""
+
+    value: float | None
+    lower: float | None = None
+    upper: float | None = None
+    confidence: float | None = None
+    n: int | None = None
+    unit: str
+    reason: str | None = None
+    extra: dict[str, float] = Field(default_factory=dict)  # e.g. chance level beside long_tail_hit_rate
+    slices: dict[str, dict[str, Metric]] = Field(default_factory=dict)  # by (class, family, long_tail_kind) -> slice -> metric
+
+
+class RuleResult(_Frozen):
+    """What one rule of the policy came to."""
+
+    id: str
+    metric: str
+    kind: Literal["quality", "adequacy"]
+    status: Status
+    value: float | None
+    lower: float | None = None
+    upper: float | None = None
+    confidence: float | None = None
+    unit: str = ""
+    threshold: str  # as the policy writes it, e.g. "> 0.20"
+    warn: str | None = None
+    slice: str | None = None
+    waiver: str | None = None
+    explanation: str  # one sentence for a person: value, limit, distance
+    next_step: str = ""  # what to do about it
+    meaning: str = ""  # what the metric means, one sentence
+
+
+class Defect(_Frozen):
+    """A confirmed finding. ``files`` are relative to the run folder."""
+
+    id: str  # d-<12 hex>
+    arm: str
+    seed_id: str
+    label: int
+    predicted: int | None  # None for a fault such as a non-finite output
+    confidence_before: float | None
+    confidence_after: float | None
+    oracle: str  # changed_prediction | non_finite
+    operator: str  # the last operator of the recipe
+    family: str  # dominant family; before minimising, the sorted families joined by "+"
+    families: tuple[str, ...]
+    natural: bool  # every operator of the recipe is a natural one
+    severity: float
+    recipe: tuple[dict[str, Any], ...]
+    type: str | None = None
+    root_cause: str
+    neurons: tuple[str, ...] = ()
+    files: dict[str, str] = Field(default_factory=dict)  # original, mutant, diff, data
+
+
+class RootCause(_Frozen):
+    """All defects with one (oracle, true class, predicted class or fault, family)."""
+
+    id: str  # rc-<12 hex>
+    title: str
+    type: str | None = None
+    size: int
+    example: str  # defect id
+    repair: str | None = None
+
+
+class Result(_Frozen):
+    """A finished run."""
+
+    schema_: Literal["gate.result/1"] = Field(default="gate.result/1", alias="schema")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, title="gate.result/1")
+
+    verdict: Verdict
+    exit_code: int
+    advisory: bool = False
+    partial: bool = False  # interrupted before the budget ended
+    reasons: tuple[str, ...]
+    next_steps: tuple[str, ...] = ()
+    candidate: ModelInfo
+    baseline: ModelInfo | None = None
+    previous: PreviousInfo | None = None
+    policy: PolicyInfo | None = None
+    classes: tuple[str, ...] = ()
+    data: dict[str, DataSetInfo] = Field(default_factory=dict)
+    preflight: tuple[PreflightCheck, ...] = ()
+    campaign: CampaignSummary | None = None
+    coverage: dict[str, CoverageSummary] = Field(default_factory=dict)
+    curve: tuple[CurvePoint, ...] = ()
+    metrics: dict[str, Metric] = Field(default_factory=dict)
+    rules: tuple[RuleResult, ...] = ()
+    defects: tuple[Defect, ...] = ()
+    root_causes: tuple[RootCause, ...] = ()
+    isolation: dict[str, Any] = Field(default_factory=dict)
+    environment: dict[str, Any] = Field(default_factory=dict)
+
+    def class_name(self, index: int | None) -> str:
+        """The name of a class, its number where it has none, or "no class"."""
+        if index is None:
+            return "no class"
+        return self.classes[index] if 0 <= index < len(self.classes) else str(index)
+
+    def to_json(self) -> str:
+        """JSON text, keys in the order above, ending in a newline."""
+        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+    @classmethod
+    def load(cls, run: Path) -> Result:
+        """Reads ``result.json`` of a run folder.
+
+        Raises:
+            OutputError: the folder holds none, or the file is not of this schema.
+        """
+        path = run / "result.json"
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise OutputError(
+                "No finished run can be read there.", where=str(path), hint="Give the output folder of an earlier `gate run`."
+            ) from error
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise OutputError(
+                f"The file is not a {SCHEMA} record: {'.'.join(map(str, first['loc'])) or 'document'}: {first['msg']}.",
+                where=str(path),
+                hint="Run the gate again, or use the version of the gate that wrote it.",
+            ) from error
