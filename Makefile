@@ -1,0 +1,61 @@
+# Everything runs in a virtual environment of this folder, set up once and again whenever pyproject.toml changes.
+# Another interpreter: `make PYTHON=python3.12 test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+RUNS := $(VENV)/.ready-to-run
+TESTS := $(VENV)/.ready-to-test
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format docs gpu-check chromium
+.NOTPARALLEL:
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(RUNS)  ## watch the gate block a bad model and release its fix
+	$(BIN)/gate demo
+
+test: chromium lint  ## everything that must hold before a merge
+	site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && $(BIN)/mkdocs build --strict --quiet --site-dir "$$site"
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-slow: chromium $(TESTS)  ## the tests that take minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: $(TESTS)  ## style, types, and the order of imports between rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(TESTS)  ## rewrite the code in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(TESTS)  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+gpu-check: $(RUNS)  ## try the gate on a CUDA device and print a table
+	$(BIN)/python -m benchmarks.gpu_check
+
+chromium:
+	@.ci/system-packages chromium
+
+$(BIN)/python:
+	@PYTHON='$(PYTHON)' .ci/system-packages python
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 ...")'
+	@# Half an environment would look finished to the next call.
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(RUNS): pyproject.toml | $(BIN)/python
+	@echo 'Installing the gate into $(VENV); PyTorch is large, so this takes some minutes the first time.'
+	$(PIP) install --quiet --editable .
+	@touch $@
+
+$(TESTS): pyproject.toml | $(BIN)/python
+	@echo 'Installing the gate and what its tests need into $(VENV); PyTorch is large, so this takes some minutes the first time.'
+	$(PIP) install --quiet --editable '.[test,docs]'
+	@touch $(RUNS) $@
