@@ -25,10 +25,11 @@ _EXPRESSION = re.compile(r"\$\{\{\s*(.*?)\s*\}\}", re.DOTALL)
 
 @dataclass
 class ActionRun:
-    """What became of the steps: failed as a whole, outputs by step, uses with their inputs, summary text and log."""
+    """What became of the steps: the first failing exit code, outputs by step, uses with their inputs, summary text and log."""
 
     failed_with: int = 0
     outputs: dict[str, dict[str, str]] = field(default_factory=dict)
+    output_files: dict[str, str] = field(default_factory=dict)
     used: dict[str, dict[str, str]] = field(default_factory=dict)
     summary: str = ""
     log: str = ""
@@ -91,7 +92,8 @@ def run_action(
                 signals(process)
             log, _ = process.communicate(timeout=60)
             run.log += log.decode("utf-8", "replace")
-            run.outputs[identity] = _parse_output_file(output_file.read_text(encoding="utf-8"))
+            run.output_files[identity] = output_file.read_text(encoding="utf-8")
+            run.outputs[identity] = _parse_output_file(run.output_files[identity])
             run.summary += summary_file.read_text(encoding="utf-8")
             if process.returncode and not run.failed_with:
                 run.failed_with = process.returncode

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -137,6 +138,14 @@ def test_a_hostile_output_folder_cannot_add_outputs(tmp_path: Path) -> None:
     assert done.action_outputs["verdict"] == "fail"
     assert done.failed_with == 1
     assert not list(tmp_path.rglob("pwned"))
+
+
+def test_no_two_outputs_share_an_end_mark(tmp_path: Path) -> None:
+    path = install_stand_in(tmp_path / "bin", code=1)
+    text = "".join(run(tmp_path, path, out=out).output_files["gate"] for out in ("first", "second"))
+    marks = re.findall(r"^[a-z-]+<<(.+)$", text, re.MULTILINE)
+    assert len(marks) == len(set(marks)) > 8
+    assert all(re.fullmatch(r"end-[0-9a-f]{32}", mark) for mark in marks)
 
 
 @pytest.mark.parametrize(("name", "value"), [("advisory", "yes"), ("publish", "maybe")])
