@@ -1,0 +1,1 @@
+"""What the gate does to be trusted: digests of what it tested."""
