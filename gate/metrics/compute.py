@@ -1,0 +1,66 @@
+"""All metrics of the catalogue from one campaign's evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gate.metrics.accuracy import clean_accuracy, long_tail_accuracy
+from gate.metrics.catalogue import CATALOGUE
+from gate.metrics.counts import executions, flaky_findings, nonfinite_outputs, preflight_faults, root_causes
+from gate.metrics.coverage_gain import coverage_gain, coverage_gain_per_iteration
+from gate.metrics.evidence import Evidence
+from gate.metrics.judging import defect_rate, mutant_failure_rate, robust_margin_p05
+from gate.metrics.long_tail_hits import long_tail_hit_rate
+from gate.metrics.measured import missing
+from gate.metrics.regression import regression_rate
+from gate.metrics.search import defect_density, defects_per_1k_executions
+from gate.result import Metric
+
+__all__ = ["compute"]
+
+_MEASURES: dict[str, Callable[[Evidence, float], Metric]] = {
+    "defect_density": defect_density,
+    "defects_per_1k_executions": defects_per_1k_executions,
+    "defect_rate": defect_rate,
+    "mutant_failure_rate": mutant_failure_rate,
+    "coverage_gain": coverage_gain,
+    "coverage_gain_per_iteration": coverage_gain_per_iteration,
+    "long_tail_hit_rate": long_tail_hit_rate,
+    "regression_rate": regression_rate,
+    "clean_accuracy": clean_accuracy,
+    "long_tail_accuracy": long_tail_accuracy,
+    "robust_margin_p05": robust_margin_p05,
+    "root_causes": root_causes,
+    "nonfinite_outputs": nonfinite_outputs,
+    "flaky_findings": flaky_findings,
+    "preflight_faults": preflight_faults,
+    "executions": executions,
+}
+
+_NOT_MEASURED = {
+    "canary_recall": "this version of the gate plants no canaries, so it is not measured",
+    "negative_flip_rate": "this version of the gate runs no baseline beside the candidate, so it is not measured",
+    "universal_mark_rate": "this version of the gate does not search for universal marks, so it is not measured",
+    "crashes": "this version of the gate does not tell crashing inputs apart (a dead model process ends the run), so it is not measured",
+    "hangs": "this version of the gate does not tell hanging inputs apart (a silent model process ends the run), so it is not measured",
+    "backend_disagreements": "this version of the gate runs the model on one numeric path only, so it is not measured",
+}
+
+
+def compute(evidence: Evidence, *, confidence: float = 0.95) -> dict[str, Metric]:
+    """Every metric of the catalogue, in its order; one that could not be computed has value None and a reason.
+
+    The same evidence and confidence give the same numbers: the bootstrap's random numbers derive from the campaign seed.
+
+    Args:
+        evidence: what the campaign left behind.
+        confidence: of the intervals, strictly between 0 and 1.
+
+    Raises:
+        ValueError: ``confidence`` is out of range.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"a confidence lies strictly between 0 and 1, not at {confidence!r}")
+    return {
+        name: missing(name, _NOT_MEASURED[name]) if name in _NOT_MEASURED else _MEASURES[name](evidence, confidence) for name in CATALOGUE
+    }

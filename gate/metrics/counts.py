@@ -1,0 +1,42 @@
+"""The counts. A zero means something only where something ran: without executions a count is missing, not zero."""
+
+from __future__ import annotations
+
+from gate.metrics.evidence import Evidence
+from gate.metrics.measured import measured, missing
+from gate.result import Metric
+
+__all__ = ["executions", "flaky_findings", "nonfinite_outputs", "preflight_faults", "root_causes"]
+
+
+def root_causes(evidence: Evidence, confidence: float) -> Metric:
+    """Distinct root causes of the confirmed defects."""
+    return _count("root_causes", evidence.root_causes, evidence)
+
+
+def nonfinite_outputs(evidence: Evidence, confidence: float) -> Metric:
+    """Executions of valid mutants whose output was not finite."""
+    return _count("nonfinite_outputs", evidence.nonfinite_outputs, evidence)
+
+
+def flaky_findings(evidence: Evidence, confidence: float) -> Metric:
+    """Findings that could not be seen again."""
+    return _count("flaky_findings", evidence.flaky_findings, evidence)
+
+
+def preflight_faults(evidence: Evidence, confidence: float) -> Metric:
+    """Checks before the fuzzing that the model failed."""
+    if evidence.preflight_faults is None:
+        return missing("preflight_faults", "the checks before the fuzzing did not run", evidence=evidence)
+    return measured("preflight_faults", float(evidence.preflight_faults), n=1)
+
+
+def executions(evidence: Evidence, confidence: float) -> Metric:
+    """Mutants run through the model, over all arms."""
+    return measured("executions", float(evidence.executions), n=evidence.executions)
+
+
+def _count(name: str, count: int, evidence: Evidence) -> Metric:
+    if evidence.executions <= 0:
+        return missing(name, "no mutant was run", n=0, evidence=evidence)
+    return measured(name, float(count), n=evidence.executions)
