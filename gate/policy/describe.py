@@ -1,0 +1,97 @@
+"""A policy in plain words, as it is in force after ``extends``: for ``gate policy show``."""
+
+from __future__ import annotations
+
+import datetime
+import textwrap
+from collections.abc import Iterator
+
+from gate.metrics.catalogue import CATALOGUE
+from gate.policy import wording
+from gate.policy.load import LoadedPolicy
+from gate.policy.schema import Policy, Rule, Waiver
+
+__all__ = ["describe"]
+
+_WIDTH = 100
+_BREACH = {"fail": "the run fails", "inconclusive": "the verdict is inconclusive"}
+_MISSING = {"inconclusive": "the verdict is inconclusive", "skip": "the rule is skipped", "fail": "the run fails"}
+
+
+def describe(loaded: LoadedPolicy, *, today: datetime.date) -> str:
+    """Text in several paragraphs, ending in a newline. ``today`` says which waivers are still in force."""
+    policy = loaded.policy
+    lines = [f"{policy.name}  ({loaded.info.source}, {loaded.info.digest[:19]}…)"]
+    lines += _wrapped(policy.description, "") if policy.description else []
+    lines += ["", "How the budget is spent", *(line for text in _effort(policy) for line in _wrapped(text, "  "))]
+    for kind, title in (("quality", "Rules about the model"), ("adequacy", "Rules about the evidence")):
+        rules = [rule for rule in policy.rules if rule.kind == kind]
+        if rules:
+            lines += ["", title]
+            for rule in rules:
+                lines += [f"  {rule.id}", *(line for text in _rule(rule) for line in _wrapped(text, "    "))]
+    if policy.waivers:
+        lines += ["", "Waivers", *(line for waiver in policy.waivers for line in _wrapped(_waiver(waiver, today), "  "))]
+    lines += ["", "What a person would still label the same (severity 1 of each change)"]
+    for family, limits in policy.domain.model_dump().items():
+        shown = ", ".join(f"{name.replace('_', ' ')} {_limit(value)}" for name, value in limits.items())
+        lines += _wrapped(f"{family.replace('_', ' ')}: {shown}", "  ")
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(" ".join(text.split()), _WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+
+
+def _effort(policy: Policy) -> Iterator[str]:
+    arms = policy.arms
+    yield (
+        f"{arms.search:.0%} of the mutants search for defects, {arms.judging:.0%} are drawn blindly and give the rates "
+        f"({policy.judging.mutants_per_seed} for each seed input), {arms.random:.0%} are random and {arms.noise:.0%} noise, for comparison."
+    )
+    budget = policy.budget
+    parts = [f"{budget.executions:,} mutants"] if budget.executions else []
+    parts += [f"{seconds:g} s {what}" for seconds, what in ((budget.wall, "in all"), (budget.device, "on the device")) if seconds]
+    if parts:
+        yield (
+            f"Where the user gives no budget: {' or '.join(parts)}, whichever ends first."
+            if len(parts) > 1
+            else (f"Where the user gives no budget: {parts[0]}.")
+        )
+    yield f"The coverage reported is {policy.criterion or 'that of the first criterion measured'}."
+
+
+def _rule(rule: Rule) -> Iterator[str]:
+    spec = CATALOGUE[rule.metric]
+    yield spec.meaning
+    where = f" in the worst {rule.slice.by.replace('_', ' ')}" if rule.slice else ""
+    if rule.fail is not None:
+        yield f"If {rule.metric}{where} is {wording.breach(rule.fail, spec)}, {_BREACH[rule.on_breach]}."
+    if rule.warn is not None:
+        yield f"If {rule.metric}{where} is {wording.breach(rule.warn, spec)}, the report warns."
+    if rule.confidence is not None and rule.fail is not None:
+        yield f"Decided on the whole {rule.confidence * 100:g} % interval; where the limit lies inside it, the verdict is inconclusive."
+    if rule.min_samples is not None:
+        short = "slices with fewer are left out" if rule.slice else "with fewer the verdict is inconclusive"
+        yield f"Needs at least {rule.min_samples:,} samples; {short}."
+    if rule.compare is not None:
+        rise = f"{rule.compare.max_rise * 100:g} %" if rule.compare.relative else f"{rule.compare.max_rise:g}"
+        yield f"It may rise by {rise} over the baseline; this version measures no baseline, so that part counts as missing."
+    yield f"Where it can't be computed, {_MISSING[rule.on_missing]}."
+
+
+def _waiver(waiver: Waiver, today: datetime.date) -> str:
+    scope = [
+        f"{name} {value}" for name, value in (("slice", waiver.slice), ("root cause", waiver.root_cause), ("model", waiver.model)) if value
+    ]
+    only = f" (only {', '.join(scope)})" if scope else ""
+    state = "in force until" if waiver.expires >= today else "EXPIRED on"
+    return f"{waiver.rule}{only}: {waiver.reason} Owner {waiver.owner}, {state} {waiver.expires}."
+
+
+def _limit(value: object) -> str:
+    if value is None:
+        return "off"
+    if isinstance(value, tuple):
+        return " to ".join(f"{part:g}" for part in value)
+    return f"{value:g}" if isinstance(value, int | float) else str(value)

@@ -1,0 +1,179 @@
+"""The policy in force, after ``extends``: what ``load_policy`` makes out of YAML, and what rules are judged by.
+
+Objects are frozen. Defaults are written here once; a rule's ``kind`` comes from the catalogue and its ``on_breach`` from its kind unless
+the file says otherwise.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from gate.config import CRITERIA, BudgetSettings
+from gate.domains.image.limits import Domain
+from gate.metrics.catalogue import CATALOGUE
+from gate.policy.threshold import Threshold
+from gate.strict_yaml import nearest
+
+__all__ = ["Arms", "Compare", "Judging", "Policy", "Rule", "Slice", "Waiver"]
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Text = Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+
+class Arms(_Part):
+    """Shares of the executions; what they leave is the search arm's."""
+
+    judging: Share = 0.3
+    random: Share = 0.05
+    noise: Share = 0.02
+
+    @model_validator(mode="after")
+    def _leave_some_for_the_search(self) -> Arms:
+        total = self.judging + self.random + self.noise
+        if not total < 1:
+            raise ValueError(f"the arms take {total:g} of the executions; they must leave some for the search, so less than 1 together")
+        return self
+
+    @property
+    def search(self) -> float:
+        """The search arm's share."""
+        return 1 - self.judging - self.random - self.noise
+
+
+class Judging(_Part):
+    """Effort per seed input of the judging arm; rates depend on it."""
+
+    mutants_per_seed: int = Field(default=8, ge=1, le=1_000)
+
+
+class Slice(_Part):
+    """The rule is judged in every slice with enough samples, and the worst one decides."""
+
+    by: Literal["class", "family", "long_tail_kind"]
+    worst: Literal[True] = True
+
+
+class Compare(_Part):
+    """How much more than the baseline the candidate may have."""
+
+    to: Literal["baseline"] = "baseline"
+    max_rise: float = Field(ge=0)  # in the metric's unit; a share of the baseline's value where relative
+    relative: bool = False
+
+
+class Rule(_Part):
+    """One limit."""
+
+    id: str = Field(max_length=100)
+    metric: str
+    kind: Literal["quality", "adequacy"]
+    fail: Threshold | None = None
+    warn: Threshold | None = None
+    on_breach: Literal["fail", "inconclusive"]
+    on_missing: Literal["inconclusive", "skip", "fail"] = "inconclusive"
+    confidence: float | None = Field(default=None, gt=0, lt=1)  # None: the point value decides
+    min_samples: int | None = Field(default=None, ge=1)
+    slice: Slice | None = None
+    compare: Compare | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            data = dict(data)
+            spec = CATALOGUE.get(data.get("metric", ""))
+            if spec is not None:
+                data.setdefault("kind", spec.kind)
+            data.setdefault("on_breach", "inconclusive" if data.get("kind") == "adequacy" else "fail")
+        return data
+
+    @field_validator("id")
+    @classmethod
+    def _plain(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", value):
+            raise ValueError(f"{value!r} is no id; use letters, digits, dots, dashes and underscores")
+        return value
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in CATALOGUE:
+            close = nearest(value, CATALOGUE)
+            raise ValueError(f"unknown metric {value!r}" + (f"; did you mean {close!r}?" if close else ""))
+        return value
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Rule:
+        spec = CATALOGUE[self.metric]
+        if self.fail is None and self.warn is None:
+            raise ValueError(f"rule {self.id!r} has neither fail nor warn, so it could never say anything")
+        if self.fail is not None and self.warn is not None and self.warn.out_of_reach_behind(self.fail):
+            raise ValueError(f"rule {self.id!r} fails ({self.fail.text}) wherever it would warn ({self.warn.text})")
+        if spec.never_quality and self.kind == "quality":
+            raise ValueError(f"{self.metric} depends on the machine and says nothing about the model: its rules are of kind adequacy")
+        if self.slice is not None and self.slice.by not in spec.slices:
+            known = ", ".join(spec.slices) or "none"
+            raise ValueError(f"{self.metric} has no slices by {self.slice.by} (it has: {known})")
+        if self.confidence is not None and not spec.interval:
+            raise ValueError(f"{self.metric} comes without an interval, so a rule on it can't have a confidence")
+        return self
+
+
+class Waiver(_Part):
+    """A dated exception to one rule, in force up to and including its last day."""
+
+    rule: str
+    reason: Text
+    owner: Text
+    expires: datetime.date
+    slice: str | None = None  # only this slice of a sliced rule
+    root_cause: str | None = None  # only as far as the breach comes from this root cause
+    model: str | None = None  # only models whose "name/version" matches; * matches any text
+
+    @field_validator("reason", "owner")
+    @classmethod
+    def _says_something(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("must not be blank")
+        return value
+
+    @field_validator("expires", mode="before")
+    @classmethod
+    def _date(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", value):
+                raise ValueError(f"{value!r} is no date; write the last day as 2027-03-31")
+            return datetime.date.fromisoformat(value)
+        return value
+
+
+class Policy(_Part):
+    """Everything that decides what is tested, how hard, and what counts as good enough."""
+
+    version: Literal[1]
+    name: Text
+    description: str = ""
+    criterion: str | None = None  # the one coverage_gain reports; None: the run's first
+    domain: Domain = Domain()
+    arms: Arms = Arms()
+    judging: Judging = Judging()
+    budget: BudgetSettings = BudgetSettings()  # what a run gets that is given no budget
+    rules: tuple[Rule, ...]
+    waivers: tuple[Waiver, ...] = ()
+
+    @field_validator("criterion")
+    @classmethod
+    def _measured(cls, value: str | None) -> str | None:
+        if value is not None and value not in CRITERIA:
+            close = nearest(value, CRITERIA)
+            known = f"did you mean {close!r}?" if close else f"known: {', '.join(CRITERIA)}"
+            raise ValueError(f"unknown coverage criterion {value!r}; {known}")
+        return value

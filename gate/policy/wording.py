@@ -1,0 +1,91 @@
+"""Numbers and limits in words a person reads: shares in percent, distances in points."""
+
+from __future__ import annotations
+
+from gate.metrics.catalogue import COUNT, SHARE_PER_EXECUTION, MetricSpec
+from gate.policy.threshold import Threshold
+from gate.result import Metric
+
+__all__ = ["breach", "distance", "limit", "name_of", "number", "value_of"]
+
+_LONGEST = 60
+_WORDS = {">": "more than", ">=": "at least", "<": "less than", "<=": "at most"}
+
+
+def number(value: float, spec: MetricSpec, *, apart_from: float | None = None) -> str:
+    """A value with its unit: ``34.0 %``, ``7``, ``12.3 per device-hour``.
+
+    ``apart_from`` adds digits until the text differs from that value's, so that no sentence says "20.0 % is over 20 %".
+    """
+    if spec.unit == COUNT and value == int(value):
+        return f"{int(value):,}"
+    shown = _shown(value, spec, _decimals(value, spec))
+    if apart_from is not None and value != apart_from:
+        for decimals in range(_decimals(value, spec), 16):
+            shown = _shown(value, spec, decimals)
+            if shown != _shown(apart_from, spec, decimals):
+                break
+    return shown
+
+
+def limit(threshold: Threshold, spec: MetricSpec) -> str:
+    """A limit without needless zeros: ``20 %``, ``2 per device-hour``."""
+    return f"{_scaled(threshold.limit, spec):.12g}{_unit(spec)}"
+
+
+def breach(threshold: Threshold, spec: MetricSpec) -> str:
+    """The breach in words: ``more than 20 %``."""
+    return f"{_WORDS[threshold.comparison]} {limit(threshold, spec)}"
+
+
+def distance(value: float, threshold: Threshold, spec: MetricSpec) -> str:
+    """How far a value is from a limit: ``14.0 points``, ``3``, ``0.4``."""
+    gap = abs(value - threshold.limit)
+    if spec.unit == COUNT and gap == int(gap):
+        return f"{int(gap):,}"
+    digits = f"{_scaled(gap, spec):.{_decimals(gap, spec)}f}"
+    return f"{digits} points" if spec.is_share else digits
+
+
+def value_of(metric: Metric, value: float, spec: MetricSpec, *, apart_from: float | None = None) -> str:
+    """A value with its interval: ``34.0 % (95 % interval 29.1 to 39.3 %)``."""
+    text = number(value, spec, apart_from=apart_from)
+    if metric.lower is None or metric.upper is None or metric.confidence is None:
+        return text
+    decimals = max(_decimals(metric.lower, spec), _decimals(metric.upper, spec))
+    lower, upper = (f"{_scaled(bound, spec):.{decimals}f}" for bound in (metric.lower, metric.upper))
+    return f"{text} ({metric.confidence * 100:g} % interval {lower} to {upper}{' %' if spec.is_share else ''})"
+
+
+def name_of(slice_name: str) -> str:
+    """A slice's name inside a sentence: one line, quoted, not longer than a sentence bears."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in slice_name)
+    return f"'{plain}'" if len(plain) <= _LONGEST else f"'{plain[:_LONGEST]}…'"
+
+
+def _scaled(value: float, spec: MetricSpec) -> float:
+    return value * 100 if spec.is_share else value
+
+
+def _unit(spec: MetricSpec) -> str:
+    if spec.unit == SHARE_PER_EXECUTION:
+        return " % per execution"
+    if spec.is_share:
+        return " %"
+    return f" {spec.unit}" if spec.unit.startswith("per ") else ""
+
+
+def _decimals(value: float, spec: MetricSpec) -> int:
+    """One decimal, or enough for three significant digits below 1; two at least where the unit is no percent."""
+    least = 1 if spec.is_share else 2
+    scaled = abs(_scaled(value, spec))
+    if scaled == 0 or scaled >= 1:
+        return least
+    digits = least
+    while digits < 9 and scaled < 10 ** (1 - digits):
+        digits += 1
+    return digits
+
+
+def _shown(value: float, spec: MetricSpec, decimals: int) -> str:
+    return f"{_scaled(value, spec):.{decimals}f}{_unit(spec)}"
