@@ -1,0 +1,116 @@
+"""Records the outputs of chosen layers while a model runs, as one float32 matrix [N, neurons] a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gate.coverage.layers import Layer
+from gate.errors import ModelError
+from gate.models.select import first_tensor
+from gate.models.trace import named_modules
+
+__all__ = ["Recorder"]
+
+
+class Recorder:
+    """Hooks that are registered once and idle outside of ``recording``.
+
+    Every output becomes [N, neurons] at once: averaged over the pixels of a convolution and over the tokens of a sequence, in float32
+    whatever the model's precision. Of a module that returns a tuple the first tensor counts; of one that is called several times in a
+    forward pass the average over the calls. A later operation in place can't change what was recorded.
+
+    While hooks are registered, torch leaves out the fused fast path of its transformer layers, so outputs may differ in the last bits from
+    those of a model without a recorder: keep one recorder for as long as results are compared.
+
+    Args:
+        module: the model.
+        layers: usable ones, of ``list_layers`` of the same model.
+
+    Raises:
+        ModelError: the model has no such module.
+    """
+
+    def __init__(self, module: nn.Module, layers: Sequence[Layer]) -> None:
+        self.layers = tuple(layers)
+        self._sums: dict[str, Tensor] = {}
+        self._calls: dict[str, int] = {}
+        self._on = False
+        self._grad = False
+        self._handles: list[Any] = []
+        modules: dict[str, list[nn.Module]] = {}
+        for name, child in named_modules(module):
+            modules.setdefault(name, []).append(child)
+        for layer in self.layers:
+            if layer.name not in modules:
+                self.close()
+                raise ModelError(f"The model has no layer {layer.name!r}.", where="coverage.layers")
+            for child in modules[layer.name]:
+                self._handles.append(child.register_forward_hook(self._watch(layer)))
+
+    @contextmanager
+    def recording(self, *, grad: bool = False) -> Iterator[Recorder]:
+        """Run the model once inside, then read ``activations``.
+
+        Args:
+            grad: keep the graph, so that activations can be differentiated with respect to the input.
+        """
+        self._sums, self._calls = {}, {}
+        self._on, self._grad = True, grad
+        try:
+            yield self
+        finally:
+            self._on = False
+
+    def activations(self) -> dict[str, Tensor]:
+        """{layer: float32 [N, neurons]} of the forward pass inside the last ``recording``, in the order of the layers.
+
+        Raises:
+            ModelError: a layer did not run, as in a model that chooses its way by the input.
+        """
+        missing = [layer.name for layer in self.layers if layer.name not in self._sums]
+        if missing:
+            raise ModelError(
+                f"The layer {missing[0]!r} did not run in this forward pass.",
+                where="coverage.layers",
+                hint="Leave out layers that run for some inputs only.",
+            )
+        return {
+            layer.name: self._sums[layer.name] / self._calls[layer.name] if self._calls[layer.name] > 1 else self._sums[layer.name]
+            for layer in self.layers
+        }
+
+    def forget(self) -> None:
+        """Lets go of the recorded tensors."""
+        self._sums, self._calls = {}, {}
+
+    def close(self) -> None:
+        """Removes the hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
+
+    def _watch(self, layer: Layer) -> Any:
+        def hook(_: nn.Module, __: Any, output: Any) -> None:
+            if not self._on:
+                return
+            found = first_tensor(output)
+            if found is None:
+                raise ModelError(f"The layer {layer.name!r} returned no tensor this time.", where="coverage.layers")
+            values = _reduced(found if self._grad else found.detach(), layer)
+            earlier = self._sums.get(layer.name)
+            self._sums[layer.name] = values if earlier is None else earlier + values
+            self._calls[layer.name] = self._calls.get(layer.name, 0) + 1
+
+        return hook
+
+
+def _reduced(output: Tensor, layer: Layer) -> Tensor:
+    """float32 [N, neurons], a tensor of its own."""
+    positions = tuple(axis for axis in range(output.ndim) if axis not in (layer.batch_axis, layer.neuron_axis))
+    output = output.mean(dim=positions, dtype=torch.float32) if positions else output.to(torch.float32, copy=True)
+    return output if layer.batch_axis < layer.neuron_axis else output.T
