@@ -25,18 +25,18 @@ class Geometry(_Family):
     perspective: Annotated[float, Field(ge=0, le=0.4)] | None = 0.08  # corner shift, share of the side
     crop: Annotated[float, Field(ge=0, le=0.9)] | None = 0.12  # share of each side that is cut away before resizing back
     elastic: Share | None = 0.05  # displacement, share of the shorter side
-    grid_distortion: Annotated[float, Field(ge=0, le=0.9)] | None = 0.2  # shift of grid lines, share of a cell
+    grid_distortion: Annotated[float, Field(ge=0, le=0.45)] | None = 0.2  # shift of grid lines, share of a cell
 
 
 class Photometry(_Family):
-    brightness: Share | None = 0.35  # added, either way, share of the value range
+    brightness: Share | None = 0.25  # added, either way, share of the value range
     contrast: Annotated[float, Field(ge=0, lt=1)] | None = 0.5  # factor 1 - c to 1 + c about the picture's mean
     gamma: tuple[Annotated[float, Field(gt=0, le=1)], Annotated[float, Field(ge=1, le=10)]] | None = (0.5, 2.0)
 
 
 class Blur(_Family):
-    gaussian_blur: Annotated[float, Field(ge=0, le=0.5)] | None = 0.04  # standard deviation, share of the shorter side
-    motion_blur: Share | None = 0.12  # length, share of the shorter side
+    gaussian_blur: Annotated[float, Field(ge=0, le=0.5)] | None = 0.02  # standard deviation, share of the shorter side
+    motion_blur: Share | None = 0.06  # length, share of the shorter side
 
 
 class Noise(_Family):
@@ -45,19 +45,19 @@ class Noise(_Family):
 
 
 class Weather(_Family):
-    fog: Share | None = 0.5  # intensity
+    fog: Share | None = 0.5  # how much of the picture its densest spot hides
     rain: Share | None = 0.5  # density and darkening
     shadow: Share | None = 0.5  # darkening inside the shadow
-    sun_flare: Share | None = 0.5  # strength of the flare
+    sun_flare: Share | None = 0.6  # how much of the picture its brightest spot hides
 
 
 class Compression(_Family):
     jpeg: Annotated[int, Field(ge=1, le=100)] | None = 25  # lowest quality; 100 switches it off
-    downscale: Annotated[float, Field(gt=0, le=1)] | None = 0.6  # smallest factor; 1 switches it off
+    downscale: Annotated[float, Field(gt=0, le=1)] | None = 0.8  # smallest factor; 1 switches it off
 
 
 class Occlusion(_Family):
-    patch: Share | None = 0.06  # share of the area covered by one constant patch
+    patch: Share | None = 0.05  # share of the area covered by one constant patch
 
 
 class Adversarial(_Family):
