@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 VENV := .venv
+# The theme advertises its successor at every build.
+export NO_MKDOCS_2_WARNING := 1
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 RUNS := $(VENV)/.ready-to-run
