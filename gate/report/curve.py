@@ -1,0 +1,104 @@
+"""Coverage over executions as line drawings: one panel a criterion, because their scales differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gate.report.numbers import count, mark, share
+from gate.result import CurvePoint
+
+__all__ = ["Line", "Panel", "Tick", "panels"]
+
+WIDTH, HEIGHT = 380.0, 230.0  # user units of a panel
+LEFT, RIGHT, TOP, BOTTOM = 54.0, 14.0, 12.0, 40.0
+_MOST_POINTS = 300  # more can't be told apart at this size
+_ARMS: tuple[tuple[str, str, Callable[[CurvePoint], dict[str, float]]], ...] = (
+    ("noise", "Noise control", lambda point: point.noise),
+    ("random", "Random control", lambda point: point.random),
+    ("search", "Search", lambda point: point.coverage),
+)
+
+
+@dataclass(frozen=True)
+class Tick:
+    place: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One arm: ``points`` is what an SVG polyline takes."""
+
+    arm: str
+    name: str
+    points: str
+    last: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    criterion: str
+    lines: tuple[Line, ...]
+    x: tuple[Tick, ...]
+    y: tuple[Tick, ...]
+    words: str
+
+
+def panels(curve: Sequence[CurvePoint]) -> list[Panel]:
+    """A panel for each criterion of the curve; none where fewer than two points were recorded."""
+    points = sorted(curve, key=lambda point: point.executions)
+    if len(points) < 2 or points[-1].executions <= points[0].executions:
+        return []
+    if len(points) > _MOST_POINTS:
+        points = [points[round(i * (len(points) - 1) / (_MOST_POINTS - 1))] for i in range(_MOST_POINTS)]
+    criteria = list(dict.fromkeys(name for point in points for name in point.coverage))
+    return [_panel(name, points) for name in criteria]
+
+
+def _panel(criterion: str, points: Sequence[CurvePoint]) -> Panel:
+    series = {
+        arm: [(point.executions, values(point)[criterion]) for point in points if criterion in values(point)] for arm, _, values in _ARMS
+    }
+    heights = [y for line in series.values() for _, y in line]
+    low, high = min(heights), max(heights)
+    if high - low < 1e-9:
+        low, high = max(0.0, low - 0.005), min(1.0, high + 0.005)
+    y_ticks = _ticks(0.0 if low < 0.5 * high else low, high)
+    bottom, top = y_ticks[0], y_ticks[-1]
+    first, last = points[0].executions, points[-1].executions
+    start = 0 if first < 0.2 * last else first
+
+    def x_place(executions: float) -> float:
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * (executions - start) / (last - start), 1)
+
+    def y_place(value: float) -> float:
+        return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (value - bottom) / (top - bottom), 1)
+
+    lines = tuple(
+        Line(arm, name, " ".join(f"{x_place(x)},{y_place(y)}" for x, y in series[arm]), share(series[arm][-1][1]))
+        for arm, name, _ in _ARMS
+        if series[arm]
+    )
+    searched = series["search"]
+    words = (
+        f"Coverage {criterion} over executions. The search rises from {share(searched[0][1])} to {share(searched[-1][1])} "
+        f"within {count(last)} executions."
+    )
+    return Panel(
+        criterion=criterion,
+        lines=lines,
+        x=tuple(Tick(x_place(tick), count(tick)) for tick in _ticks(start, last, most=4) if start <= tick <= last),
+        y=tuple(Tick(y_place(tick), mark(tick, "share")) for tick in y_ticks),
+        words=words,
+    )
+
+
+def _ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers from at or below ``low`` to at or above ``high``, about ``most`` of them."""
+    raw = (high - low) / most or 1.0
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, max(last, first + 1) + 1)]

@@ -1,0 +1,570 @@
+"""``report.html``: the page people read. One file, no request, no storage; it opens from disk and in a sandboxed frame.
+
+The template lays out; what it says is computed here. Every text a template prints passes through ``gate.report.text.visible`` (the
+environment's ``finalize``) and then through Jinja's autoescaping. Scripts and styles run only by their hash (content security policy).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from gate.policy.threshold import Threshold
+from gate.report import reproduce
+from gate.report.bar import Bar, bar
+from gate.report.curve import panels
+from gate.report.gallery import MOST, Card, Gallery, gallery
+from gate.report.numbers import amount, count, duration, interval, is_share, share, split
+from gate.report.pictures import Picture
+from gate.report.text import NAME, visible
+from gate.report.words import (
+    BREACHING,
+    VERDICT_MEANING,
+    VERDICT_WORD,
+    advisory_note,
+    candidate_name,
+    headline,
+    limit_of,
+    meaning,
+    metric_reason,
+    no_rules,
+    partial_note,
+    short_digest,
+    stop_reason_in_words,
+    title,
+    worst_first,
+)
+from gate.result import CampaignSummary, Metric, ModelInfo, Result, RuleResult, Status
+
+__all__ = ["render"]
+
+_HEADLINE = ("defect_density", "coverage_gain_per_iteration", "long_tail_hit_rate", "regression_rate")
+_JUDGING = ("defect_rate", "mutant_failure_rate", "robust_margin_p05")
+_CLEAN = ("clean_accuracy", "long_tail_accuracy")
+_WEAK = ("defect_rate", "long_tail_accuracy", "clean_accuracy")
+_BY = {"class": "Class", "family": "Family of mutations", "long_tail_kind": "Kind of long-tail sample"}
+_CRITERIA = {
+    "nc": "neurons that were active",
+    "kmnc": "sections of each neuron's usual range",
+    "nbc": "outputs beyond the usual range, either way",
+    "snac": "outputs above the usual range",
+    "tknc": "neurons that were among the strongest of their layer",
+}
+_CHECKS = {
+    "eval_mode": "Evaluation mode",
+    "deterministic": "Same input, same output",
+    "batch_independent": "Independent of batch neighbours",
+    "output_shape": "Shape of the output",
+    "output_kind": "Kind of output",
+    "clean_accuracy": "Accuracy on clean data",
+    "seeds": "Usable seed inputs",
+}
+_ROLES = {"seeds": "Seeds", "long_tail": "Long-tail set", "profile": "Profile set"}
+_MOST_RULES, _MOST_CAUSES, _MOST_LAYERS, _MOST_SLICES, _MOST_OPERATORS, _MOST_ARMS = 200, 60, 60, 12, 60, 20
+
+
+def render(result: Result, folder: Path) -> str:
+    """The page as text.
+
+    Args:
+        result: the finished run.
+        folder: its run folder, from which the pictures of the defects are read.
+    """
+    return _environment().get_template("report.html.j2").render(**_page(result, folder))
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("gate.report"), autoescape=True, undefined=StrictUndefined, finalize=_finalize, trim_blocks=True
+    )
+    environment.filters["name"] = lambda text: visible(text, NAME)
+    environment.filters["anchor"] = _anchor
+    return environment
+
+
+def _finalize(value: Any) -> Any:
+    # Data URIs, style and script come as Markup from this package; all else is text from outside.
+    # No line may begin with the percent sign of the number before it.
+    return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value).replace(" %", "\u00a0%")
+
+
+def _anchor(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", text)[:NAME]
+
+
+@cache
+def _inline(name: str) -> Markup:
+    return Markup(files("gate.report").joinpath("templates", name).read_text(encoding="utf-8"))
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+def _page(result: Result, folder: Path) -> dict[str, Any]:
+    css, js = _inline("report.css"), _inline("report.js")
+    shown = gallery(result, folder)
+    rules = worst_first(result.rules)
+    layers, layer_criteria, layers_left_out = _layers(result)
+    weak = _weak(result)
+    operators = _operators(result.campaign)
+    page: dict[str, Any] = {
+        "css": css,
+        "js": js,
+        "security": Markup(
+            f"default-src 'none'; img-src data:; style-src {_hash(css)}; script-src {_hash(js)}; base-uri 'none'; form-action 'none'"
+        ),
+        "verdict": result.verdict.value,
+        "verdict_word": VERDICT_WORD[result.verdict],
+        "verdict_meaning": VERDICT_MEANING[result.verdict],
+        "exit_code": result.exit_code,
+        "candidate": Markup.escape(candidate_name(result)),
+        "headline": Markup.escape(headline(result)),
+        "notes": [note for note in (advisory_note(result), partial_note(result)) if note],
+        "banner_facts": _banner_facts(result),
+        "faults": [_check(check) for check in result.preflight if check.status == "fault"],
+        "reasons": result.reasons,
+        "next_steps": result.next_steps,
+        "cards": _card_groups(result),
+        "rules": [_rule(rule) for rule in rules[:_MOST_RULES]],
+        "rules_left_out": max(0, len(rules) - _MOST_RULES),
+        "rules_lead": _rules_lead(rules),
+        "no_rules": no_rules(result),
+        "weak": weak,
+        "coverage": [_coverage_row(name, summary) for name, summary in result.coverage.items()],
+        "panels": panels(result.curve),
+        "has_random": any(point.random for point in result.curve),
+        "has_noise": any(point.noise for point in result.curve),
+        "layers": layers,
+        "layer_criteria": layer_criteria,
+        "layers_left_out": layers_left_out,
+        "operators": operators,
+        "causes": _causes(result, shown),
+        "causes_left_out": max(0, len(result.root_causes) - _MOST_CAUSES),
+        "gallery": {"cards": [_defect(card, _operator_names(shown)) for card in shown.cards], "left_out": shown.left_out},
+        "gallery_left_out": _left_out(shown),
+        "defects_lead": _defects_lead(result),
+        "filter_labels": sorted({(card.defect.label, card.label) for card in shown.cards}),
+        "filter_operators": [(index, name.replace("_", " ")) for index, name in enumerate(_operator_names(shown))],
+        "no_defects": _no_defects(result),
+        "all_metrics": [_metric_row(name, metric) for name, metric in sorted(result.metrics.items())],
+        "missing_metrics": sum(metric.value is None for metric in result.metrics.values()),
+        "campaign_facts": _campaign_facts(result.campaign),
+        "model_facts": _model_facts(result),
+        "arms": _arms(result.campaign),
+        "preflight": [_check(check) for check in result.preflight],
+        "data": _data(result),
+        "previous": _previous(result),
+        "command": visible(reproduce.command(result), 4000, isolate=False),
+        "environment": _environments(result),
+    }
+    page["command"] = Markup.escape(page["command"])
+    page["sections"] = _sections(page)
+    return page
+
+
+def _sections(page: Mapping[str, Any]) -> list[tuple[str, str]]:
+    known = (
+        ("why", "Why", True),
+        ("numbers", "Numbers", page["cards"]),
+        ("rules", "Rules", True),
+        ("weak", "Weak spots", page["weak"]),
+        ("coverage", "Coverage", page["coverage"]),
+        ("operators", "Mutations", page["operators"]),
+        ("causes", "Root causes", True),
+        ("defects", "Defects", True),
+        ("metrics", "All metrics", page["all_metrics"]),
+        ("run", "About this run", True),
+    )
+    return [(anchor, label) for anchor, label, present in known if present]
+
+
+def _banner_facts(result: Result) -> list[tuple[str, str]]:
+    pairs = [("Policy", visible(result.policy.name, NAME) if result.policy else "none was applied")]
+    digest = short_digest(result.candidate.digest)
+    pairs.append(("Model digest", digest or "not computed"))
+    if result.campaign:
+        pairs.append(("Tried", f"{count(result.campaign.executions)} executions in {duration(result.campaign.wall_seconds)}"))
+        if result.campaign.started_at:
+            pairs.append(("Started", visible(result.campaign.started_at, NAME)))
+    pairs.append(("Defects", f"{count(len(result.defects))} in {count(len(result.root_causes))} root causes"))
+    pairs.append(("Exit code", str(result.exit_code)))
+    return pairs
+
+
+def _check(check: Any) -> dict[str, str]:
+    return {
+        "title": _CHECKS.get(check.name) or visible(check.name.replace("_", " ").capitalize(), NAME),
+        "status": check.status,
+        "badge": {"ok": "pass", "note": "note", "fault": "fail"}[check.status],
+        "seen": check.seen,
+        "advice": check.advice,
+    }
+
+
+def _limit_for(name: str, rules: Sequence[RuleResult]) -> tuple[Threshold | None, RuleResult | None]:
+    """The rule that judged a metric as a whole, for marking its limit; the worst one where several did."""
+    judged = [rule for rule in worst_first(tuple(rules)) if rule.metric == name and rule.slice is None]
+    return (limit_of(judged[0]), judged[0]) if judged else (None, None)
+
+
+def _card_groups(result: Result) -> list[dict[str, Any]]:
+    if not result.metrics:
+        return []
+    groups = (
+        ("Headline metrics", _HEADLINE),
+        ("Rates from the judging arm: mutations drawn blindly, one seed input being one observation", _JUDGING),
+        ("Without any mutation", _CLEAN),
+    )
+    made = []
+    for text, names in groups:
+        cards = [_card(name, result.metrics[name], result.rules) for name in names if name in result.metrics]
+        if cards:
+            made.append({"title": text, "cards": cards})
+    return made
+
+
+def _card(name: str, metric: Metric, rules: Sequence[RuleResult]) -> dict[str, Any]:
+    limit, rule = _limit_for(name, rules)
+    extra = ", ".join(f"{key.replace('_', ' ')}: {amount(value, metric.unit)}" for key, value in list(metric.extra.items())[:4])
+    samples = f"{count(metric.n)} samples" if metric.n is not None else ""
+    within = interval(metric.lower, metric.upper, metric.unit, metric.confidence)
+    return {
+        "title": title(name),
+        "status": rule.status.value if rule else None,
+        "value": None if metric.value is None else split(metric.value, metric.unit),
+        "reason": metric_reason(metric) if metric.value is None else "",
+        "interval": within,
+        "samples": samples,
+        "bar": _bar(metric, limit),
+        "meaning": meaning(name, rule),
+        "extra": f"({extra})" if extra else "",
+    }
+
+
+def _bar(metric: Metric | RuleResult, limit: Threshold | None) -> Bar | None:
+    nothing_to_compare = metric.lower is None and (limit is None or metric.value == limit.limit == 0)
+    if metric.value is None or nothing_to_compare:
+        return None
+    return bar(metric.value, metric.lower, metric.upper, metric.unit, limit)
+
+
+def _rule(rule: RuleResult) -> dict[str, Any]:
+    return {
+        "id": rule.id,
+        "metric": rule.metric,
+        "status": rule.status.value,
+        "kind_words": "about the model" if rule.kind == "quality" else "about the evidence",
+        "value": amount(rule.value, rule.unit),
+        "slice": rule.slice,
+        "interval": interval(rule.lower, rule.upper, rule.unit, rule.confidence),
+        "bar": _bar(rule, limit_of(rule)),
+        "threshold": rule.threshold,
+        "warn": rule.warn,
+        "explanation": rule.explanation,
+        "meaning": meaning(rule.metric, rule),
+        "waiver": rule.waiver,
+        "next_step": rule.next_step,
+        "needs_action": rule.status not in (Status.PASS, Status.SKIPPED),
+    }
+
+
+def _rules_lead(rules: Sequence[RuleResult]) -> str:
+    numbers: dict[Status, int] = {}
+    for rule in rules:
+        numbers[rule.status] = numbers.get(rule.status, 0) + 1
+    words = {
+        Status.ERROR: "could not be evaluated",
+        Status.FAIL: "breached",
+        Status.INCONCLUSIVE: "without enough evidence",
+        Status.WARN: "near the limit",
+        Status.WAIVED: "breached but waived",
+        Status.PASS: "met",
+        Status.SKIPPED: "skipped",
+    }
+    counted = ", ".join(f"{numbers[status]} {text}" for status, text in words.items() if status in numbers)
+    deciding = sum(rule.status in BREACHING for rule in rules)
+    verdict = "The worst status decides the verdict." if deciding else "None stands in the way of a release."
+    return f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}: {counted}. {verdict}"
+
+
+def _weak(result: Result) -> list[dict[str, Any]]:
+    tables = []
+    for name in _WEAK:
+        metric = result.metrics.get(name)
+        for by, parts in (metric.slices if metric else {}).items():
+            measured = [(part, value) for part, value in parts.items() if value.value is not None]
+            if len(measured) < 2 or (name == "clean_accuracy" and by == "class" and "defect_rate" in result.metrics):
+                continue
+            worse_when_low = name.endswith("accuracy")
+            measured.sort(key=lambda pair: (pair[1].value or 0.0) * (1 if worse_when_low else -1))
+            rows = [
+                {
+                    "name": part,
+                    "value": amount(value.value, value.unit),
+                    "bar": _part_bar(value),
+                    "n": "" if value.n is None else count(value.n),
+                }
+                for part, value in measured[:_MOST_SLICES]
+            ]
+            by_words = _BY.get(by) or visible(by.replace("_", " ").capitalize(), NAME)
+            heading = f"{title(name)} by {by_words[0].lower()}{by_words[1:]}"
+            tables.append({"title": heading, "by": by_words, "rows": rows, "left_out": max(0, len(measured) - _MOST_SLICES)})
+    return tables
+
+
+def _part_bar(metric: Metric) -> Bar | None:
+    if metric.value is None or metric.lower is None or metric.upper is None or not is_share(metric.unit):
+        return None
+    return bar(metric.value, metric.lower, metric.upper, metric.unit, ends=(0.0, 1.0))
+
+
+def _coverage_row(name: str, summary: Any) -> dict[str, str]:
+    items = f"{count(summary.covered)} of {count(summary.total)}" if summary.total else count(summary.covered)
+    return {
+        "name": name,
+        "meaning": _CRITERIA.get(name, ""),
+        "initial": share(summary.initial),
+        "final": share(summary.final),
+        "gain": share(summary.gain),
+        "per_iteration": "not measured" if summary.gain_per_iteration is None else share(summary.gain_per_iteration),
+        "item_count": items,
+        "raw": share(summary.raw_final),
+    }
+
+
+def _layers(result: Result) -> tuple[list[dict[str, Any]], list[str], int]:
+    criteria = [name for name, summary in result.coverage.items() if summary.by_layer]
+    names = list(dict.fromkeys(layer for criterion in criteria for layer in result.coverage[criterion].by_layer))
+    rows = []
+    for layer in names[:_MOST_LAYERS]:
+        values = [result.coverage[criterion].by_layer.get(layer) for criterion in criteria]
+        rows.append({"name": layer, "cells": [None if value is None else (value, share(value)) for value in values]})
+    return rows, criteria, max(0, len(names) - _MOST_LAYERS)
+
+
+def _operators(campaign: CampaignSummary | None) -> list[dict[str, Any]]:
+    rows = []
+    for name, numbers in campaign.operators.items() if campaign else ():
+        valid, findings = numbers.get("valid", 0.0), numbers.get("findings", 0.0)
+        executions = numbers.get("executions", 0.0)
+        rate = min(1.0, findings / valid) if valid else None
+        rows.append(
+            {
+                "order": (-(rate or 0.0), name),
+                "name": name.replace("_", " "),
+                "executions": count(executions),
+                "valid": share(valid / executions) if executions else "–",
+                "findings": count(findings),
+                "rate": None if rate is None else (rate, share(rate)),
+                "new_items": count(numbers.get("new_items", 0.0)),
+            }
+        )
+    return sorted(rows, key=lambda row: row["order"])[:_MOST_OPERATORS]
+
+
+def _causes(result: Result, shown: Gallery) -> list[dict[str, Any]]:
+    cards = {card.defect.id: card for card in shown.cards}
+    rows = []
+    for cause in sorted(result.root_causes, key=lambda cause: -cause.size)[:_MOST_CAUSES]:
+        card = cards.get(cause.example) or next((c for c in shown.cards if c.defect.root_cause == cause.id), None)
+        all_defects = len(result.defects)
+        part = f", {share(cause.size / all_defects)} of all" if all_defects else ""
+        rows.append(
+            {
+                "id": cause.id,
+                "title": cause.title,
+                "size_words": f"{count(cause.size)} {'defect' if cause.size == 1 else 'defects'}{part}"
+                + (f"; {cause.type}" if cause.type else ""),
+                "repair": cause.repair,
+                "example": card.defect.id if card else cause.example,
+                "shown": card is not None,
+                "parts": [(text, _embedded(picture)) for (_, picture), text in zip(card.parts[:2], ("seed", "mutant"), strict=True)]
+                if card
+                else [],
+            }
+        )
+    return rows
+
+
+def _embedded(picture: Picture | None) -> dict[str, Any] | None:
+    if picture is None:
+        return None
+    return {"uri": Markup(picture.uri), "width": picture.width, "height": picture.height, "pixelated": picture.pixelated}
+
+
+def _operator_names(shown: Gallery) -> list[str]:
+    return sorted({name for card in shown.cards for name in _operators_of(card)})
+
+
+def _operators_of(card: Card) -> set[str]:
+    return {str(step.get("operator", card.defect.operator)) for step in card.defect.recipe} or {card.defect.operator}
+
+
+def _defect(card: Card, operators: Sequence[str]) -> dict[str, Any]:
+    defect = card.defect
+    before = "unknown" if defect.confidence_before is None else share(defect.confidence_before)
+    after = "unknown" if defect.confidence_after is None else share(defect.confidence_after)
+    if card.fault:
+        confidence = f"Before: {card.label} with {before} confidence. After: {card.fault}."
+    else:
+        confidence = f"Confidence {before} before, {after} in the wrong class after."
+    return {
+        "defect": defect,
+        "label": card.label,
+        "predicted": card.predicted,
+        "fault": card.fault,
+        "parts": [(caption, _embedded(picture)) for caption, picture in card.parts],
+        "confidence": confidence,
+        "recipe_sentence": f"Recipe: {card.recipe}.",
+        "operators": " ".join(str(operators.index(name)) for name in sorted(_operators_of(card))),
+        "small": f"Found by the {defect.arm} arm on {visible(defect.seed_id, 40)}; family {visible(defect.family.replace('_', ' '), NAME)}, "
+        f"total severity {defect.severity:.2f}; root cause {visible(defect.root_cause, 40)}.",
+    }
+
+
+def _left_out(shown: Gallery) -> str:
+    return (
+        f"{count(len(shown.cards))} of {count(shown.total)} defects are shown, at least one of each root cause where there is room for it "
+        f"(at most {MOST}). The other {count(shown.left_out)} are in the folder defects/ beside this report, and all are listed in result.json."
+    )
+
+
+def _defects_lead(result: Result) -> str:
+    return (
+        "The difference picture is amplified; pictures larger than 224 pixels are scaled down here. "
+        "The exact files are in defects/ beside this report; the command shows one again."
+        + (
+            " Not every defect found by the search says something about how often users would meet it: the rates above do."
+            if result.metrics
+            else ""
+        )
+    )
+
+
+def _no_defects(result: Result) -> str:
+    if result.campaign is None or result.campaign.executions == 0:
+        return "Nothing was tried, so nothing could be found. That says nothing about the model."
+    return f"None was confirmed in {count(result.campaign.executions)} executions. How hard that search was, the coverage above says."
+
+
+def _metric_row(name: str, metric: Metric) -> dict[str, str]:
+    return {
+        "name": name,
+        "title": title(name),
+        "value": amount(metric.value, metric.unit),
+        "interval": interval(metric.lower, metric.upper, metric.unit, metric.confidence),
+        "n": "" if metric.n is None else count(metric.n),
+        "note": metric_reason(metric) if metric.value is None else meaning(name, None),
+    }
+
+
+def _campaign_facts(campaign: CampaignSummary | None) -> list[tuple[str, str]]:
+    if campaign is None:
+        return []
+    return [
+        ("Executions (mutants run)", count(campaign.executions)),
+        ("Model calls", count(campaign.model_calls)),
+        ("Valid mutants", "not measured" if campaign.valid_fraction is None else share(campaign.valid_fraction)),
+        ("Wall time", duration(campaign.wall_seconds)),
+        ("Device", visible(campaign.device, NAME)),
+        ("Device time of the search", duration(campaign.device_hours * 3600)),
+        ("Ended because", stop_reason_in_words(campaign)),
+        ("Campaign seed", str(campaign.seed)),
+        ("Started", visible(campaign.started_at, NAME) or "not recorded"),
+        ("Resumed", "yes" if campaign.resumed else "no"),
+    ]
+
+
+def _model_facts(result: Result) -> list[tuple[str, str]]:
+    pairs = _one_model("Candidate", result.candidate)
+    if result.baseline:
+        pairs += _one_model("Baseline", result.baseline)
+    if result.policy:
+        pairs += [
+            ("Policy", f"{visible(result.policy.name, NAME)} ({visible(result.policy.source, 2 * NAME)})"),
+            ("Policy digest", visible(result.policy.digest, NAME)),
+        ]
+        if result.policy.description:
+            pairs.append(("For whom", visible(result.policy.description)))
+    if result.classes:
+        pairs.append(("Classes", count(len(result.classes))))
+    return pairs
+
+
+def _one_model(role: str, model: ModelInfo) -> list[tuple[str, str]]:
+    pairs = [(role, visible(model.resolved_uri, 2 * NAME))]
+    if model.uri != model.resolved_uri:
+        pairs.append(("Asked for as", visible(model.uri, 2 * NAME)))
+    if model.digest:
+        pairs.append(("Digest", visible(model.digest, NAME)))
+    if model.format:
+        pairs.append(("Format", visible(model.format, NAME)))
+    return pairs
+
+
+def _arms(campaign: CampaignSummary | None) -> list[dict[str, str]]:
+    return [
+        {
+            "name": name,
+            "executions": count(arm.executions),
+            "valid": f"{count(arm.valid)} ({share(arm.valid / arm.executions)})" if arm.executions else count(arm.valid),
+            "findings": count(arm.findings),
+            "defects": count(arm.defects),
+            "model_calls": count(arm.model_calls),
+        }
+        for name, arm in list(campaign.arms.items() if campaign else ())[:_MOST_ARMS]
+    ]
+
+
+def _data(result: Result) -> list[dict[str, str]]:
+    return [
+        {
+            "role": _ROLES.get(role) or visible(role, NAME),
+            "source": visible(data.source, 2 * NAME),
+            "samples": count(data.samples),
+            "skipped": count(data.skipped),
+            "digest": short_digest(data.digest) or "",
+        }
+        for role, data in result.data.items()
+    ]
+
+
+def _previous(result: Result) -> str | None:
+    earlier = result.previous
+    if earlier is None:
+        return None
+    return (
+        f"{visible(earlier.source, 2 * NAME)} tested {visible(earlier.candidate, 2 * NAME)} with the verdict {earlier.verdict}. "
+        f"Of its {count(earlier.defects)} confirmed defects, {count(earlier.remaining)} recur in this candidate."
+    )
+
+
+def _environments(result: Result) -> list[tuple[str, list[tuple[str, str]]]]:
+    parts = [
+        ("Environment", result.environment),
+        ("Isolation of the worker", result.isolation),
+        ("Numeric fingerprint", result.campaign.fingerprint if result.campaign else {}),
+    ]
+    return [(heading, _flat(values)) for heading, values in parts if values]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            pairs += _flat(value, f"{name} · ")
+        else:
+            pairs.append((visible(name, NAME), visible(value, 2 * NAME)))
+    return pairs[:200]

@@ -1,0 +1,166 @@
+"""``summary.md``: the run on one screen, for GitHub's job summary, GitLab comments and chat.
+
+GitHub discards a summary over 1 MiB whole, so every list here is capped and says what it leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gate.report import reproduce
+from gate.report.gallery import choose
+from gate.report.numbers import amount, count, interval, share
+from gate.report.text import NAME, markdown
+from gate.report.words import (
+    VERDICT_MEANING,
+    VERDICT_WORD,
+    advisory_note,
+    campaign_sentence,
+    candidate_name,
+    headline,
+    metric_reason,
+    no_rules,
+    partial_note,
+    recipe_in_words,
+    rule_result_in_words,
+    short_digest,
+    title,
+    worst_first,
+)
+from gate.result import Defect, Result, RuleResult, Status
+
+__all__ = ["render"]
+
+_MOST_RULES, _MOST_DEFECTS, _MOST_CAUSES, _MOST_LINES = 60, 10, 10, 20
+_HEADLINE = (
+    "defect_rate",
+    "mutant_failure_rate",
+    "robust_margin_p05",
+    "defect_density",
+    "coverage_gain_per_iteration",
+    "long_tail_hit_rate",
+)
+_MARK = {
+    Status.PASS: "✓ pass",
+    Status.WARN: "! warn",
+    Status.FAIL: "✗ **fail**",
+    Status.INCONCLUSIVE: "? **inconclusive**",
+    Status.SKIPPED: "– skipped",
+    Status.WAIVED: "– waived",
+    Status.ERROR: "✗ **error**",
+}
+
+
+def render(result: Result) -> str:
+    """The summary as GitHub-flavoured Markdown, ending in a newline."""
+    blocks = [
+        f"## Release gate: {VERDICT_WORD[result.verdict]} — {markdown(candidate_name(result), 3 * NAME)}",
+        f"**{markdown(headline(result))}**",
+        f"{VERDICT_MEANING[result.verdict]} {_facts(result)}",
+    ]
+    blocks += [f"> {markdown(note)}" for note in (advisory_note(result), partial_note(result)) if note]
+    faults = [f"- {markdown(check.seen)} {markdown(check.advice)}".rstrip() for check in result.preflight if check.status == "fault"]
+    if faults:
+        blocks += ["### Found before the fuzzing", "\n".join(faults[:_MOST_LINES])]
+    if len(result.reasons) > 1:
+        blocks += ["### Why", _list(result.reasons)]
+    if result.next_steps:
+        blocks += ["### What to do next", _list(result.next_steps)]
+    blocks += ["### Rules", _rules(result)]
+    blocks += _numbers(result)
+    blocks += _causes(result)
+    blocks += _defects(result)
+    blocks += [
+        "### Do it again",
+        f"    {reproduce.command(result)}",
+        "Details, pictures and every number: `report.html` and `result.json` of the run folder.",
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _facts(result: Result) -> str:
+    parts = [f"Policy {markdown(result.policy.name, NAME)}" if result.policy else "No policy was applied"]
+    digest = short_digest(result.candidate.digest)
+    if digest:
+        parts.append(f"model digest {markdown(digest)}")
+    parts.append(f"exit code {result.exit_code}")
+    sentence = f"{', '.join(parts)}."
+    return f"{sentence} {markdown(campaign_sentence(result.campaign))}" if result.campaign else f"{sentence} No campaign took place."
+
+
+def _list(lines: Iterable[str]) -> str:
+    shown = [f"- {markdown(line)}" for line in lines]
+    rest = len(shown) - _MOST_LINES
+    return "\n".join([*shown[:_MOST_LINES], *([f"- … and {rest} more"] if rest > 0 else [])])
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    return "\n".join([f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def _rules(result: Result) -> str:
+    missing = no_rules(result)
+    if missing:
+        return missing
+    ordered = worst_first(result.rules)
+    table = _table(("Status", "Rule", "Value", "Breached when", "What was found"), [_rule(rule) for rule in ordered[:_MOST_RULES]])
+    rest = len(ordered) - _MOST_RULES
+    return f"{table}\n\n{rest} more rules are in `result.json`." if rest > 0 else table
+
+
+def _rule(rule: RuleResult) -> tuple[str, ...]:
+    found = markdown(rule.explanation)
+    if rule.next_step and rule.status not in (Status.PASS, Status.SKIPPED):
+        found += f" *{markdown(rule.next_step)}*"
+    if rule.waiver:
+        found += f" Waiver: {markdown(rule.waiver)}"
+    return (
+        _MARK[rule.status],
+        markdown(rule.id, NAME),
+        markdown(rule_result_in_words(rule)),
+        markdown(rule.threshold, NAME) or "–",
+        found or "–",
+    )
+
+
+def _numbers(result: Result) -> list[str]:
+    rows = []
+    for name in _HEADLINE:
+        metric = result.metrics.get(name)
+        if metric is not None:
+            note = metric_reason(metric) if metric.value is None else interval(metric.lower, metric.upper, metric.unit, metric.confidence)
+            rows.append((title(name), markdown(amount(metric.value, metric.unit), NAME), markdown(note) or "–"))
+    for name, coverage in list(result.coverage.items())[:10]:
+        rows.append((f"Coverage {markdown(name, NAME)}", share(coverage.final), f"{share(coverage.initial)} from the seeds alone"))
+    return ["### Numbers", _table(("Metric", "Value", "Interval or reason"), rows)] if rows else []
+
+
+def _causes(result: Result) -> list[str]:
+    if not result.root_causes:
+        return []
+    causes = sorted(result.root_causes, key=lambda cause: -cause.size)
+    lines = [
+        f"- **{markdown(cause.title, 3 * NAME)}**: {count(cause.size)} {'defect' if cause.size == 1 else 'defects'}, "
+        f"for example {markdown(cause.example, NAME)}." + (f" {markdown(cause.repair)}" if cause.repair else "")
+        for cause in causes[:_MOST_CAUSES]
+    ]
+    if len(causes) > _MOST_CAUSES:
+        lines.append(f"- … and {count(len(causes) - _MOST_CAUSES)} smaller ones in the report")
+    return [f"### Root causes ({count(len(causes))})", "\n".join(lines)]
+
+
+def _defects(result: Result) -> list[str]:
+    if not result.defects:
+        return []
+    rows = [_defect(defect, result) for defect in choose(result, _MOST_DEFECTS)]
+    blocks = [f"### Defects ({count(len(result.defects))} confirmed)", _table(("Defect", "What happened", "How"), rows)]
+    if len(result.defects) > _MOST_DEFECTS:
+        blocks.append(f"{count(len(result.defects) - _MOST_DEFECTS)} more are in `report.html` and in the folder `defects/`.")
+    return [*blocks, "See one again, with its pictures: `gate replay RUN DEFECT`."]
+
+
+def _defect(defect: Defect, result: Result) -> tuple[str, ...]:
+    label = markdown(result.class_name(defect.label), NAME)
+    became = markdown(result.class_name(defect.predicted) if defect.predicted is not None else defect.oracle.replace("_", " "), NAME)
+    sure = "" if defect.confidence_after is None else f" with {share(defect.confidence_after)} confidence"
+    return markdown(defect.id, NAME), f"{label} became {became}{sure}", markdown(recipe_in_words(defect))

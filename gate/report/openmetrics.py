@@ -1,0 +1,144 @@
+"""``metrics.txt``: OpenMetrics 1.0 text, for GitLab's metrics report and for anything that reads Prometheus' format.
+
+Source of the format: https://github.com/prometheus/OpenMetrics, specification 1.0. Metrics without a value are left out;
+``gate_metrics_missing`` counts them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from gate.report.text import NAME, visible
+from gate.report.words import advisory_note, meaning, partial_note
+from gate.result import Result, Status, Verdict
+
+__all__ = ["render"]
+
+_MOST_RULES = 500
+
+
+def render(result: Result) -> str:
+    """The text, ending in ``# EOF``."""
+    page = _Page()
+    advisory, partial = advisory_note(result), partial_note(result)
+    page.family("gate_verdict", "stateset", "The verdict of the run. " + " ".join(note for note in (advisory, partial) if note))
+    for verdict in Verdict:
+        page.sample("gate_verdict", {"gate_verdict": verdict.value}, verdict is result.verdict)
+    page.one("gate_exit_code", "The exit code: 0 pass, 1 fail, 2 usage, 3 error, 4 inconclusive.", result.exit_code)
+    page.one("gate_advisory", "1 when the run is advisory, so that fail and inconclusive block nothing.", result.advisory)
+    page.one("gate_partial", "1 when the run was interrupted before its budget ended.", result.partial)
+    page.family("gate_run", "info", "What was judged, and by which policy.")
+    about = {
+        "model": result.candidate.name or result.candidate.resolved_uri,
+        "version": result.candidate.version or "",
+        "digest": result.candidate.digest or "",
+        "policy": result.policy.name if result.policy else "",
+    }
+    page.sample("gate_run_info", about, 1)
+    _rules(page, result)
+    _metrics(page, result)
+    _coverage(page, result)
+    _campaign(page, result)
+    page.one("gate_confirmed_defects", "Defects confirmed from their files.", len(result.defects))
+    return page.text()
+
+
+def _rules(page: _Page, result: Result) -> None:
+    page.family("gate_rules", "gauge", "Rules of the policy by status.")
+    for status in Status:
+        page.sample("gate_rules", {"status": status.value}, sum(rule.status is status for rule in result.rules))
+    if not result.rules:
+        return
+    page.family("gate_rule", "stateset", "The status of each rule.")
+    seen: set[str] = set()
+    for rule in result.rules[:_MOST_RULES]:
+        label = visible(rule.id, NAME, isolate=False)
+        if label not in seen:
+            seen.add(label)
+            for status in Status:
+                page.sample("gate_rule", {"rule": label, "gate_rule": status.value}, status is rule.status)
+
+
+def _metrics(page: _Page, result: Result) -> None:
+    for name, metric in sorted(result.metrics.items()):
+        base = f"gate_metric_{re.sub(r'[^a-zA-Z0-9_]', '_', name)[:NAME]}"
+        if metric.value is None or not page.one(base, f"{meaning(name)} Unit: {metric.unit}.".strip(), metric.value):
+            continue
+        if metric.lower is not None and metric.upper is not None:
+            level = "" if metric.confidence is None else f" at confidence {metric.confidence:g}"
+            page.one(f"{base}_lower", f"Lower end of the interval{level}.", metric.lower)
+            page.one(f"{base}_upper", f"Upper end of the interval{level}.", metric.upper)
+        if metric.n is not None:
+            page.one(f"{base}_samples", "Number of observations behind it.", metric.n)
+    page.one("gate_metrics_missing", "Metrics that could not be measured.", sum(metric.value is None for metric in result.metrics.values()))
+
+
+def _coverage(page: _Page, result: Result) -> None:
+    kinds = (
+        ("initial", "Valid coverage from the seeds alone, 0 to 1."),
+        ("final", "Valid coverage at the end, 0 to 1."),
+        ("gain", "Final minus initial valid coverage."),
+        ("raw_final", "Coverage at the end, invalid mutants included."),
+    )
+    for kind, help_text in kinds if result.coverage else ():
+        page.family(f"gate_coverage_{kind}", "gauge", help_text)
+        for criterion, coverage in result.coverage.items():
+            page.sample(f"gate_coverage_{kind}", {"criterion": criterion}, getattr(coverage, kind))
+
+
+def _campaign(page: _Page, result: Result) -> None:
+    campaign = result.campaign
+    if campaign is None:
+        return
+    page.one("gate_campaign_executions", "Mutants run through the model.", campaign.executions)
+    page.one("gate_campaign_model_calls", "Forward passes, one sample each; a backward pass counts two.", campaign.model_calls)
+    page.one("gate_campaign_wall_time", "Duration of the run in seconds.", campaign.wall_seconds)
+    if campaign.valid_fraction is not None:
+        page.one("gate_campaign_valid_fraction", "Share of valid mutants.", campaign.valid_fraction)
+    if campaign.arms:
+        page.family("gate_arm_executions", "gauge", "Executions by arm.")
+        for arm, summary in campaign.arms.items():
+            page.sample("gate_arm_executions", {"arm": arm}, summary.executions)
+
+
+class _Page:
+    """Lines in the order of the format: each family declared once, its samples right behind."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._families: set[str] = set()
+
+    def family(self, name: str, kind: str, help_text: str) -> bool:
+        """Declares a family; False where the name is taken already."""
+        if name in self._families:
+            return False
+        self._families.add(name)
+        self._lines += [f"# TYPE {name} {kind}", f"# HELP {name} {_escaped(visible(help_text.strip()))}"]
+        return True
+
+    def sample(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """One line; a label value is made visible and escaped."""
+        inside = ",".join(f'{key}="{_escaped(visible(text, 2 * NAME, isolate=False))}"' for key, text in labels.items())
+        self._lines.append(f"{name}{{{inside}}} {_number(value)}" if inside else f"{name} {_number(value)}")
+
+    def one(self, name: str, help_text: str, value: float) -> bool:
+        """A gauge of a single sample; False where the name is taken already."""
+        if not self.family(name, "gauge", help_text):
+            return False
+        self.sample(name, {}, value)
+        return True
+
+    def text(self) -> str:
+        return "\n".join([*self._lines, "# EOF"]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    if isinstance(value, bool | int):
+        return str(int(value))
+    return "NaN" if math.isnan(value) else repr(float(value))

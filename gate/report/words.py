@@ -1,0 +1,188 @@
+"""The words that all renderings share, so that they say the same thing the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gate.metrics.catalogue import CATALOGUE
+from gate.policy.threshold import Threshold
+from gate.report.numbers import amount, count, duration
+from gate.report.text import NAME, visible
+from gate.result import CampaignSummary, Defect, Metric, Result, RuleResult, Status, Verdict
+
+__all__ = [
+    "BREACHING",
+    "VERDICT_MEANING",
+    "VERDICT_WORD",
+    "advisory_note",
+    "campaign_sentence",
+    "candidate_name",
+    "headline",
+    "limit_of",
+    "meaning",
+    "metric_reason",
+    "no_rules",
+    "partial_note",
+    "recipe_in_words",
+    "rule_result_in_words",
+    "short_digest",
+    "stop_reason_in_words",
+    "title",
+    "worst_first",
+]
+
+VERDICT_WORD = {Verdict.PASS: "Pass", Verdict.FAIL: "Fail", Verdict.INCONCLUSIVE: "Inconclusive", Verdict.ERROR: "Error"}
+VERDICT_MEANING = {
+    Verdict.PASS: "The policy is met; this model may be released.",
+    Verdict.FAIL: "The policy is breached; this model should not be released.",
+    Verdict.INCONCLUSIVE: "There is not enough evidence to say yes or no; this is not a pass.",
+    Verdict.ERROR: "The model could not be evaluated; this is not a pass.",
+}
+BREACHING = (Status.ERROR, Status.FAIL, Status.INCONCLUSIVE)  # a rule with one of these keeps the verdict from being pass
+
+_ORDER = {
+    status: place
+    for place, status in enumerate(
+        (Status.ERROR, Status.FAIL, Status.INCONCLUSIVE, Status.WARN, Status.WAIVED, Status.PASS, Status.SKIPPED),
+    )
+}
+_TITLES = {
+    "clean_accuracy": "Accuracy on clean data",
+    "long_tail_accuracy": "Accuracy on the long-tail set",
+    "long_tail_hit_rate": "Long-tail hit rate",
+    "defects_per_1k_executions": "Defects per 1,000 executions",
+    "coverage_gain_per_iteration": "Coverage gain per iteration",
+    "robust_margin_p05": "Robust margin (5th percentile)",
+    "nonfinite_outputs": "Outputs that are not finite",
+}
+_STOPPED = {
+    "executions": "the budget of executions was used up",
+    "wall": "the time budget was used up",
+    "device": "the device-time budget was used up",
+    "saturated": "coverage no longer grew",
+    "interrupted": "the run was interrupted",
+    "error": "an error ended it",
+}
+
+
+def title(metric: str) -> str:
+    """A metric's name for a heading, e.g. ``Defect rate``."""
+    return _TITLES.get(metric) or visible(metric.replace("_", " ").capitalize(), NAME)
+
+
+def meaning(metric: str, rule: RuleResult | None = None) -> str:
+    """What a metric means, in one sentence: as the rule says it, else as the catalogue does."""
+    if rule is not None and rule.meaning:
+        return rule.meaning
+    return CATALOGUE[metric].meaning if metric in CATALOGUE else ""
+
+
+def limit_of(rule: RuleResult) -> Threshold | None:
+    """The limit of a rule as a number, for drawing it; None where its text names no fixed one (a comparison with the baseline)."""
+    try:
+        return Threshold.parse(rule.threshold, CATALOGUE[rule.metric])
+    except (KeyError, ValueError):
+        return None
+
+
+def candidate_name(result: Result) -> str:
+    """Name and version of the candidate, or where it came from when it has no name."""
+    candidate = result.candidate
+    if candidate.name is None:
+        return visible(candidate.resolved_uri or candidate.uri, 2 * NAME)
+    version = f", version {visible(candidate.version, NAME)}" if candidate.version else ""
+    return f"{visible(candidate.name, NAME)}{version}"
+
+
+def headline(result: Result) -> str:
+    """The one sentence that says why: the first reason, or what the verdict means where none was given."""
+    return visible(result.reasons[0]) if result.reasons else VERDICT_MEANING[result.verdict]
+
+
+def advisory_note(result: Result) -> str | None:
+    """What every rendering says about an advisory run; None for any other."""
+    if not result.advisory:
+        return None
+    if result.verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+        return f"Advisory run: the verdict is {result.verdict}, but it blocks nothing (exit code {result.exit_code})."
+    return f"Advisory run: a verdict of fail or inconclusive would have blocked nothing. This one is {result.verdict}."
+
+
+def partial_note(result: Result) -> str | None:
+    """What every rendering says about an interrupted run; None for any other."""
+    return (
+        "Partial run: it was interrupted before its budget ended, so the numbers rest on what was done until then."
+        if result.partial
+        else None
+    )
+
+
+def short_digest(digest: str | None) -> str | None:
+    """The first twelve hex digits of ``sha256:…``."""
+    return visible(digest.removeprefix("sha256:"), NAME)[:12] if digest else None
+
+
+def stop_reason_in_words(campaign: CampaignSummary) -> str:
+    """Why the campaign ended."""
+    return _STOPPED.get(campaign.stop_reason) or visible(campaign.stop_reason)
+
+
+def no_rules(result: Result) -> str | None:
+    """What stands in place of the rules where there are none."""
+    if result.rules:
+        return None
+    return "No rule was evaluated, so nothing speaks for this model. No evidence is not a pass."
+
+
+def worst_first(rules: tuple[RuleResult, ...]) -> list[RuleResult]:
+    """Rules by severity of their status, each status in the policy's order."""
+    return sorted(rules, key=lambda rule: _ORDER[rule.status])
+
+
+def rule_result_in_words(rule: RuleResult) -> str:
+    """The value a rule saw, with its slice."""
+    value = amount(rule.value, rule.unit)
+    return f"{value} ({visible(rule.slice, NAME)})" if rule.slice else value
+
+
+def recipe_in_words(defect: Defect) -> str:
+    """The operators in order with their severities, e.g. ``rotation at severity 0.42 (angle 6.3), then fog at severity 0.20``."""
+    return ", then ".join(_step_in_words(step) for step in defect.recipe) or "no operator (the seed input itself)"
+
+
+def _step_in_words(step: Mapping[str, Any]) -> str:
+    name = visible(str(step.get("operator", "unknown operator")).replace("_", " "), NAME)
+    severity = step.get("severity")
+    words = f"{name} at severity {severity:.2f}" if isinstance(severity, int | float) else name
+    parameters = step.get("parameters")
+    if isinstance(parameters, Mapping):
+        shown = [f"{visible(str(key).replace('_', ' '), 30)} {_short(value)}" for key, value in parameters.items() if _is_short(value)][:4]
+        if shown:
+            words += f" ({', '.join(shown)})"
+    return words
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, bool | int | float | str) or (isinstance(value, list | tuple) and 0 < len(value) <= 4)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_short(item) for item in value)}]"
+    return visible(value, 30)
+
+
+def campaign_sentence(campaign: CampaignSummary) -> str:
+    """How much was tried, on what, and why it ended."""
+    return (
+        f"{count(campaign.executions)} executions in {duration(campaign.wall_seconds)} on {visible(campaign.device, NAME)}; "
+        f"it ended because {stop_reason_in_words(campaign)}."
+    )
+
+
+def metric_reason(metric: Metric) -> str:
+    """Why a metric has no value."""
+    return visible(metric.reason) if metric.reason else "No reason was recorded."
