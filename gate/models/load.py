@@ -19,7 +19,7 @@ from torch.export.unflatten import UnflattenedModule
 from gate.errors import ModelError
 from gate.models.trace import named_modules, type_of
 
-__all__ = ["load_module", "training_modules"]
+__all__ = ["expected_input", "load_module", "training_modules"]
 
 # Ways of pickling whose files Python's own unpickler reads; MLflow's default is its own pickle_module, which is cloudpickle.
 _PICKLERS = ("mlflow.pytorch.pickle_module", "cloudpickle", "cloudpickle.cloudpickle", "pickle", "torch.serialization")
@@ -73,6 +73,17 @@ def training_modules(module: nn.Module) -> list[str]:
         return sorted({name or _ROOT for name, child in named_modules(module) if _trains_inside(child)})
     found = {name for name, child in module.named_modules() if name and child.training and _mode_matters(child)}
     return ([_ROOT] if module.training else []) + sorted(found)
+
+
+def expected_input(module: nn.Module) -> tuple[int | None, ...] | None:
+    """The input shape that an exported program insists on, None for an axis of any size; None for an ordinary module.
+
+    One exported with an example batch of one takes batches of one only.
+    """
+    if not isinstance(module, UnflattenedModule):
+        return None
+    value = next((node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"), None)
+    return None if value is None else tuple(side if isinstance(side, int) else None for side in value.shape)
 
 
 def _inside(folder: Path, relative: str) -> Path:
