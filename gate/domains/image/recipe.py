@@ -19,7 +19,7 @@ __all__ = ["Recipe", "Step", "recipe_from_json", "recipe_to_json"]
 class Step:
     """One operator as it was used.
 
-    ``parameters`` holds JSON values only (numbers, strings, lists), so that ``Step.from_dict(step.to_dict()) == step`` also after a
+    ``parameters`` holds JSON values only (numbers, strings, lists), so that ``Step.from_json(step.to_json()) == step`` also after a
     file lies between them.
     """
 
@@ -28,13 +28,13 @@ class Step:
     draw: int  # addresses the random numbers of this step; not negative
     parameters: Mapping[str, Any]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """A new dict of JSON values."""
         return {"operator": self.operator, "severity": self.severity, "draw": self.draw, "parameters": dict(self.parameters)}
 
     @classmethod
-    def from_dict(cls, data: Any) -> Step:
-        """The step that ``to_dict`` wrote.
+    def from_json(cls, data: Any) -> Step:
+        """The step that ``to_json`` wrote.
 
         Raises:
             DataError: fields are missing, unknown or of another type.
@@ -58,7 +58,7 @@ Recipe = tuple[Step, ...]
 
 def recipe_to_json(recipe: Sequence[Step]) -> list[dict[str, Any]]:
     """The steps in order, as JSON values."""
-    return [step.to_dict() for step in recipe]
+    return [step.to_json() for step in recipe]
 
 
 def recipe_from_json(data: Any) -> Recipe:
@@ -69,7 +69,7 @@ def recipe_from_json(data: Any) -> Recipe:
     """
     if not isinstance(data, Sequence) or isinstance(data, str | bytes):
         raise _malformed("it must be a list of steps")
-    return tuple(Step.from_dict(step) for step in data)
+    return tuple(Step.from_json(step) for step in data)
 
 
 def _malformed(reason: str) -> DataError:
