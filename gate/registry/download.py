@@ -112,10 +112,8 @@ def fetch(
                 return _one_file(location, inner, into, client.tracking_uri, shown)
             repository.download_artifacts("", str(into))
         except MlflowException as cause:
-            if (
-                any(mark in str(cause) for mark in ("Invalid path", "Path traversal", "outside"))
-                or error_code(cause) == "INVALID_PARAMETER_VALUE"
-            ):
+            # MLflow checks every listed name; that it is the name which is wrong stands only in the text.
+            if error_code(cause) == "INVALID_PARAMETER_VALUE" and "Invalid path" in str(cause):
                 raise error(
                     "A file's name leads out of its folder.", where=shown, hint="Don't use this artifact; find out who wrote it."
                 ) from cause
