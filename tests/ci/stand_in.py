@@ -1,7 +1,7 @@
 """A stand-in for the ``gate`` command: it records its arguments and leaves an output folder of a chosen verdict.
 
 The CI files are glue around a command; what they do with every exit code, with missing files and with signals is tested against a
-command whose answers are chosen. ``test_real_gate.py`` runs them against the real one.
+command whose answers are chosen. That the real command takes the options is tested in ``test_documentation.py``.
 """
 
 from __future__ import annotations

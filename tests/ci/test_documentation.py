@@ -9,10 +9,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
+from gate.cli import cli
+from gate.cli.run import command as run_command
 from gate.config import Settings, load
 from gate.domains.image.limits import Domain
 from gate.metrics.catalogue import CATALOGUE
@@ -139,6 +142,34 @@ def test_every_input_and_output_of_the_action_is_explained() -> None:
     inputs = {name: str(spec.get("default", "")) for name, spec in ACTION["inputs"].items()}
     assert {name: table.get(name, ["missing"])[0] for name in inputs} == inputs
     assert set(table) - {"input", "output", "---"} == {*inputs, *ACTION["outputs"]}
+
+
+def options_of_run() -> set[str]:
+    return {option for parameter in run_command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+
+
+def test_the_ci_files_and_the_configuration_page_have_every_option_of_gate_run() -> None:
+    options = options_of_run() - {"--help", "--show-config", "--publish", "--no-publish"}
+    own = {"working-directory", "install", "python-version", "artifact-name", "publish"}
+    assert {f"--{name}" for name in ACTION["inputs"] if name not in own} == options
+    variables = {name.removeprefix("FUZZGATE_").lower().replace("_", "-") for name in GITLAB["variables"]}
+    assert {f"--{name}" for name in variables - {"install", "publish"}} == options - {"--out"}
+    assert set(re.findall(r"`(--[a-z-]+)`", section(page("configuration.md"), "The command line"))) == options_of_run() - {"--help"}
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *PAGES], ids=lambda path: path.name)
+def test_every_command_on_a_page_exists(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    called = re.findall(r"(?:^\$ (?:\.venv/bin/)?|`)gate ([a-z]+)((?: +[^ #`\n]+)*)", text, re.MULTILINE)
+    for name, rest in called:
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None, name
+        words = rest.split()
+        if isinstance(command, click.Group) and words:
+            command = command.get_command(click.Context(command), words[0])
+            assert command is not None, f"{name} {rest}"
+        known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        assert {word for word in words if word.startswith("--")} <= known | {"--help"}, f"{name} {rest}"
 
 
 @pytest.mark.parametrize("name", ["README.md", "docs/getting-started.md", "docs/configuration.md"])
