@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gate.policy.describe import describe
-from gate.policy.evaluate import Judgement, evaluate
+from gate.policy.evaluate import evaluate
+from gate.policy.judgement import Judgement
 from gate.policy.load import LoadedPolicy, load_policy, shipped_policies
 from gate.policy.schema import Policy
 

@@ -1,38 +1,25 @@
 """Judges metrics by a policy: one status and one sentence for each rule, one verdict for all.
 
-The verdict is the worst status in the order error, fail, inconclusive, pass. It is the same for any order of the rules. No evidence is not
-a pass: without an execution, or without a rule that could be judged, the verdict is inconclusive at best.
+See ``judgement`` for how the rules' outcomes become the verdict.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from gate.metrics.catalogue import CATALOGUE, MetricSpec
 from gate.policy import wording
+from gate.policy.judgement import WORST_FIRST, Judgement, judge
 from gate.policy.schema import Policy, Rule, Waiver
 from gate.policy.threshold import Threshold
 from gate.policy.waivers import cover
-from gate.result import Metric, ModelInfo, RootCause, RuleResult, Status, Verdict, exit_code_of
+from gate.result import Metric, ModelInfo, RootCause, RuleResult, Status
 
-__all__ = ["Judgement", "evaluate"]
-
-_WORST_FIRST = (Status.ERROR, Status.FAIL, Status.INCONCLUSIVE, Status.WAIVED, Status.WARN, Status.PASS, Status.SKIPPED)
-_VERDICTS = {Status.ERROR: Verdict.ERROR, Status.FAIL: Verdict.FAIL, Status.INCONCLUSIVE: Verdict.INCONCLUSIVE}
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """What a policy says about a run."""
-
-    verdict: Verdict
-    exit_code: int
-    reasons: tuple[str, ...]  # what decided the verdict first
-    next_steps: tuple[str, ...]
-    rules: tuple[RuleResult, ...]  # in the policy's order
+__all__ = ["evaluate"]
 
 
 def evaluate(
@@ -61,9 +48,9 @@ def evaluate(
         advisory: turns the exit code of fail and inconclusive into 0.
         metrics_at: gives the metrics with intervals at a confidence, for rules whose confidence is not that of ``metrics``.
     """
-    run = _Run(policy, metrics, today, candidate, tuple(cause.id for cause in root_causes), metrics_at)
+    run = _Run(policy, metrics, today, candidate, tuple(cause.id for cause in root_causes), metrics_at and functools.cache(metrics_at))
     rules = tuple(_result(rule, run) for rule in policy.rules)
-    return _judgement(rules, metrics, advisory)
+    return judge(rules, metrics, advisory=advisory)
 
 
 @dataclass(frozen=True)
@@ -167,7 +154,7 @@ def _worst_slice(rule: Rule, spec: MetricSpec, metric: Metric, run: _Run) -> _Fo
 
     def badness(found: _Found) -> tuple[int, float]:
         value = found.metric.value if found.metric is not None and found.metric.value is not None else math.nan
-        return _WORST_FIRST.index(found.status), -value if direction.upper else value
+        return WORST_FIRST.index(found.status), -value if direction.upper else value
 
     worst = min(judged, key=badness)
     left_out = len(slices) - len(judged)
@@ -203,9 +190,7 @@ def _one(rule: Rule, spec: MetricSpec, metric: Metric, slice_name: str | None, r
         status = Status.FAIL if rule.on_breach == "fail" else Status.INCONCLUSIVE
         step = spec.next_step
         if status is Status.INCONCLUSIVE:
-            text += (
-                " The rule is about the evidence, so the verdict is open." if rule.kind == "adequacy" else " The policy leaves that open."
-            )
+            text += " By on_breach that leaves the verdict open."
     else:
         status, step = Status.INCONCLUSIVE, spec.to_measure
     return _waived(rule, _Found(status, text, step, metric, slice_name), decision, run)
@@ -238,15 +223,15 @@ def _sentence(name: str, metric: Metric, value: float, limit: Threshold, spec: M
     shown = f"the {kind} of {wording.limit(limit, spec)}"
     if decision == "undecided":
         return f"{start}; {shown} lies inside the interval, so the evidence decides neither way."
-    at_the_limit = value == limit.limit
-    if decision == "breached":
-        side = "over" if limit.upper else "under"
+    if decision == "holds":
         return (
-            f"{start}, which is {shown} itself; it must stay {'below' if limit.upper else 'above'} it."
-            if at_the_limit
-            else (f"{start}, {side} {shown} by {wording.distance(value, limit, spec)}.")
+            f"{start}, exactly at {shown}."
+            if value == limit.limit
+            else f"{start}, within {shown} by {wording.distance(value, limit, spec)}."
         )
-    return f"{start}, exactly at {shown}." if at_the_limit else f"{start}, within {shown} by {wording.distance(value, limit, spec)}."
+    if value == limit.limit:
+        return f"{start}, which is {shown} itself; it must stay {'below' if limit.upper else 'above'} it."
+    return f"{start}, {'over' if limit.upper else 'under'} {shown} by {wording.distance(value, limit, spec)}."
 
 
 def _waived(rule: Rule, found: _Found, decision: str, run: _Run) -> _Found:
@@ -267,9 +252,8 @@ def _waived(rule: Rule, found: _Found, decision: str, run: _Run) -> _Found:
     for waiver in said.expired:
         text += f" The waiver by {waiver.owner} ({waiver.reason.rstrip('.')}) expired on {waiver.expires}, so the rule counts again."
     if said.uncovered:
-        text += (
-            f" A waiver covers some of its root causes, but not {', '.join(said.uncovered[:3])}{' …' if len(said.uncovered) > 3 else ''}."
-        )
+        more = " …" if len(said.uncovered) > 3 else ""
+        text += f" A waiver covers some of its root causes, but not {', '.join(said.uncovered[:3])}{more}."
     return replace(found, text=text)
 
 
@@ -292,40 +276,6 @@ def _with_comparison(rule: Rule, found: _Found) -> _Found:
             mine = _Found(Status.FAIL, f"{reason}; the policy counts that as a breach.", step)
         case "inconclusive":
             mine = _Found(Status.INCONCLUSIVE, f"{reason}; the policy needs it.", step)
-    if _WORST_FIRST.index(mine.status) < _WORST_FIRST.index(found.status):
+    if WORST_FIRST.index(mine.status) < WORST_FIRST.index(found.status):
         return replace(found, status=mine.status, text=f"{mine.text} {found.text}", next_step=step, waivers=())
     return replace(found, text=f"{found.text} {mine.text}")
-
-
-def _judgement(rules: tuple[RuleResult, ...], metrics: Mapping[str, Metric], advisory: bool) -> Judgement:
-    by_weight = sorted(rules, key=lambda rule: (_WORST_FIRST.index(rule.status), rule.id))
-    judged = [rule for rule in by_weight if rule.status is not Status.SKIPPED]
-    verdict = _VERDICTS.get(judged[0].status, Verdict.PASS) if judged else Verdict.INCONCLUSIVE
-    reasons: list[str] = []
-    steps = [rule.next_step for rule in by_weight if rule.status not in (Status.PASS, Status.SKIPPED)]
-    executions = metrics.get("executions")
-    nothing_ran = executions is None or executions.value is None or not executions.value > 0
-    if nothing_ran and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE):
-        verdict = Verdict.INCONCLUSIVE
-        reasons.append("No mutant was run through the model, and no evidence is not a pass.")
-        steps.insert(0, CATALOGUE["executions"].to_measure)
-    if not judged:
-        what = "Every rule of the policy was skipped" if rules else "The policy has no rules"
-        reasons.append(f"{what}, and no evidence is not a pass.")
-        steps += [rule.next_step for rule in by_weight]
-    told = [rule for rule in by_weight if rule.status not in (Status.PASS, Status.SKIPPED)]
-    reasons += [f"{rule.id}: {rule.explanation}" for rule in told]
-    if verdict is Verdict.PASS:
-        held = sum(rule.status in (Status.PASS, Status.WARN) for rule in rules)
-        skipped = len(rules) - len(judged)
-        waived = sum(rule.status is Status.WAIVED for rule in rules)
-        warned = sum(rule.status is Status.WARN for rule in rules)
-        parts = [f"{held} of {len(rules)} rules hold"]
-        parts += [
-            f"{count} {word}" for count, word in ((warned, "of them with a warning"), (waived, "waived"), (skipped, "skipped")) if count
-        ]
-        reasons.insert(0, f"{', '.join(parts)}.")
-    exit_code = exit_code_of(verdict, advisory=advisory)
-    if exit_code != exit_code_of(verdict):
-        reasons.append(f"Advisory mode: the exit code is {exit_code} instead of {exit_code_of(verdict)}.")
-    return Judgement(verdict, exit_code, tuple(reasons), tuple(dict.fromkeys(step for step in steps if step)), rules)

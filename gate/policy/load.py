@@ -79,7 +79,7 @@ class _Merged:
 
 def _find(name: str, beside: Path | None, where: str | None) -> Document:
     """The document of a shipped name or of a file, relative to the file ``beside`` that asks for it."""
-    if "/" not in name and (_SHIPPED / f"{name}.yaml").is_file():
+    if name in shipped_policies():
         return parse((_SHIPPED / f"{name}.yaml").read_bytes(), f"{name}.yaml (shipped)", error=PolicyError)
     path = Path(name) if beside is None else beside.parent / name
     try:
@@ -155,6 +155,7 @@ def _list(document: Document, value: Any, key: str) -> list[dict[str, Any]]:
 
 
 def _merge_rules(document: Document, value: Any, merged: _Merged) -> None:
+    merged.places[("rules",)] = document.where(("rules",))
     seen: set[str] = set()
     for index, rule in enumerate(_list(document, value, "rules")):
         where = document.where(("rules", index))
@@ -212,9 +213,10 @@ def _refuse_unknown(document: Document, data: Mapping[str, Any], model: type[Bas
         if inner is None:
             continue
         extra = ("drop",) if inner is Rule else ()
-        if isinstance(value, dict):
-            _refuse_unknown(document, value, inner, here, extra)
-        elif isinstance(value, list):
+        many = typing.get_origin(model.model_fields[key].annotation) is tuple
+        if isinstance(value, dict) and not many:
+            _refuse_unknown(document, value, inner, here)
+        elif isinstance(value, list) and many:
             for index, item in enumerate(value):
                 if isinstance(item, dict):
                     _refuse_unknown(document, item, inner, (*here, index), extra)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
-from gate.metrics.catalogue import MetricSpec
+from gate.metrics.catalogue import SEVERITY, MetricSpec
 
 __all__ = ["Threshold"]
 
@@ -51,13 +51,16 @@ class Threshold:
             raise ValueError(f"{text!r} is no finite number")
         if limit < 0:
             raise ValueError(f"{text!r}: {spec.name} is never negative")
-        if (spec.is_share or spec.unit == "severity") and limit > 1:
+        bounded = spec.is_share or spec.unit == SEVERITY
+        if bounded and limit > 1:
             percent = f'; did you mean "{found["sign"] or ""}{found["number"]}%"?' if spec.is_share and not found["percent"] else ""
             raise ValueError(f"{text!r}: {spec.name} lies between 0 and 1{percent}")
         sign = found["sign"]
         if sign is None:
             sign = ">" if spec.higher_is_worse else "<"
             text = f"{sign} {text}"
+        if (sign == "<" and limit == 0) or (sign == ">" and limit == 1 and bounded):
+            raise ValueError(f"{text!r}: {spec.name} can't lie there, so the limit would never be breached")
         return cls(sign, limit, text)  # type: ignore[arg-type]
 
     @property
