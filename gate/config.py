@@ -81,11 +81,18 @@ class InputSettings(_Section):
             raise ValueError("each side must be between 1 and 8192 pixels")
         return value
 
-    @field_validator("range", "scale")
+    @field_validator("range")
     @classmethod
     def _rising(cls, value: tuple[float, float] | None) -> tuple[float, float] | None:
         if value is not None and not value[0] < value[1]:
             raise ValueError("the first number must be less than the second")
+        return value
+
+    @field_validator("scale")
+    @classmethod
+    def _apart(cls, value: tuple[float, float]) -> tuple[float, float]:
+        if value[0] == value[1]:
+            raise ValueError("the two numbers must differ; [1, 0] exchanges dark and bright")
         return value
 
     @field_validator("std")

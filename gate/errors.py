@@ -28,15 +28,17 @@ class GateError(Exception):
         what: one sentence that says what is wrong.
         where: the file (with line), setting, URI or process concerned.
         hint: what the user can do about it.
+        details: lines of another program, such as a worker's last words, shown below everything else.
     """
 
     exit_code = 3
 
-    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None, details: str = "") -> None:
         super().__init__(what)
         self.what = what
         self.where = where
         self.hint = hint
+        self.details = details.strip()
 
     def __str__(self) -> str:
         lines = [self.what]
@@ -44,6 +46,7 @@ class GateError(Exception):
             lines.append(f"  where: {self.where}")
         if self.hint:
             lines.append(f"  what to do: {self.hint}")
+        lines += [f"    | {line}" for line in self.details.splitlines()]
         return "\n".join(lines)
 
 

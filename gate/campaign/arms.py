@@ -1,0 +1,40 @@
+"""The arms of a campaign and whose turn it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["ARMS", "ArmCount", "Turns"]
+
+ARMS = ("search", "judging", "random", "noise")
+
+
+@dataclass
+class ArmCount:
+    """What one arm has done so far."""
+
+    executions: int = 0
+    valid: int = 0
+    findings: int = 0
+    defects: int = 0
+    model_calls: int = 0
+    seconds: float = 0.0  # for which the arm held the device
+    coverage: dict[str, float] = field(default_factory=dict)
+
+
+class Turns:
+    """Deals out steps so that each arm stays as near its share as steps allow. Depends on counts only, so it repeats.
+
+    Args:
+        shares: of the executions, by arm; what is left of 1 goes to the search.
+    """
+
+    def __init__(self, shares: dict[str, float]) -> None:
+        self.shares = {"search": 1.0 - sum(shares.values()), **shares}
+
+    def next(self, counts: dict[str, ArmCount], open_arms: frozenset[str], step_size: int) -> str | None:
+        """The open arm that is furthest behind its share once another step is done; None where no arm is open."""
+        total = sum(count.executions for count in counts.values()) + step_size
+        behind = {arm: self.shares.get(arm, 0.0) * total - counts[arm].executions for arm in ARMS if arm in open_arms}
+        candidates = {arm: lag for arm, lag in behind.items() if self.shares.get(arm, 0.0) > 0}
+        return max(candidates, key=lambda arm: candidates[arm]) if candidates else None

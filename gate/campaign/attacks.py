@@ -1,0 +1,50 @@
+"""Adversarial operators: foolbox's attacks within an L-infinity bound. Runs in the worker."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["attack"]
+
+
+def attack(
+    name: str,
+    model: nn.Module,
+    x: Tensor,
+    labels: Tensor,
+    *,
+    epsilon: float,
+    bounds: tuple[float, float],
+    steps: int,
+    seed: int,
+    device: torch.device,
+) -> Tensor:
+    """Mutants of a batch that push the model away from the labels.
+
+    Sources: fgsm: Goodfellow et al., ICLR 2015; pgd: Madry et al., ICLR 2018.
+
+    Args:
+        name: fgsm | pgd.
+        model: file values [N, H, W, C] -> logits [N, C], differentiable.
+        x: float32 file values.
+        labels: int64 [N].
+        epsilon: bound in file values.
+        bounds: lowest and highest file value.
+        steps: gradient steps.
+        seed: of the random start.
+        device: where the model is.
+
+    Returns:
+        float32, the shape of ``x``.
+    """
+    import foolbox
+
+    wrapped = foolbox.PyTorchModel(model, bounds=bounds, device=device)
+    chosen = foolbox.attacks.LinfFastGradientAttack(random_start=False) if name == "fgsm" else foolbox.attacks.LinfPGD(steps=steps)
+    devices = [device] if device.type == "cuda" else []
+    # foolbox draws from torch's global generator; the fork gives it back as it was.
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        mutants: Tensor = chosen.run(wrapped, x, foolbox.criteria.Misclassification(labels), epsilon=epsilon)
+    return mutants.detach()

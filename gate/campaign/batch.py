@@ -1,0 +1,63 @@
+"""A batch of mutants on its way through the model, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Batch", "Finding", "Outcome", "families_of"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Mutants of one arm and step. All have N rows."""
+
+    arm: str
+    step: int
+    x: np.ndarray  # [N, H, W, C] in the file dtype
+    seeds: np.ndarray  # int64 [N]: positions of the seed inputs
+    recipes: tuple[tuple[Any, ...], ...]
+    valid: np.ndarray  # bool [N]
+    model_calls: int  # what making them cost, in forward-equivalents
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the model answered and what the oracles say of it. All have N rows."""
+
+    probabilities: np.ndarray  # [N, C] float64
+    predicted: np.ndarray  # int64 [N]; -1 where the output is not finite
+    complaint: np.ndarray  # int64 [N]: position in gate.oracles.ORACLES, -1 for none
+    new_items: np.ndarray  # int64 [N]: newly covered items of the guiding criteria, valid mutants only
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An oracle's complaint about one valid mutant; not a defect until it is confirmed."""
+
+    arm: str
+    step: int
+    slot: int
+    seed: int  # position of the seed input
+    seed_id: str
+    mutant: np.ndarray  # [H, W, C] in the file dtype
+    recipe: tuple[Any, ...]
+    families: tuple[str, ...]  # sorted, each once
+    natural: bool
+    oracle: str
+    label: int
+    predicted: int | None
+    confidence_before: float
+    confidence_after: float | None
+
+    @property
+    def key(self) -> tuple[str, str, str, int, str]:
+        """What makes two findings the same before minimising: arm, seed input, oracle, predicted class or fault, families."""
+        return (self.arm, self.seed_id, self.oracle, -1 if self.predicted is None else self.predicted, "+".join(self.families))
+
+
+def families_of(recipe: tuple[Any, ...], family: Any) -> tuple[str, ...]:
+    """The sorted families of a recipe, each once."""
+    return tuple(sorted({family(step.operator) for step in recipe}))

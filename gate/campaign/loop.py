@@ -1,0 +1,342 @@
+"""The campaign: arms take turns until the budget ends, coverage saturates, or somebody says stop.
+
+Each turn: an arm proposes a batch of mutants, the worker runs it in one pass which also updates coverage, the oracles look at the outputs, findings
+go to whoever confirms them, and the arm learns. What steers counts executions and model calls, never seconds; time only ends the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gate.campaign.arms import ArmCount, Turns
+from gate.campaign.batch import Batch, Finding, Outcome, families_of
+from gate.campaign.budget import Budget
+from gate.campaign.controls import noise_batch, random_batch
+from gate.campaign.events import EventLog
+from gate.campaign.judging import JudgingArm
+from gate.campaign.search import SearchArm
+from gate.campaign.supervisor import Worker
+from gate.domains.domain import InputDomain
+from gate.models.outputs import OutputKind, predictions, probabilities
+from gate.oracles import ORACLES, Observation, complaints
+
+__all__ = ["Campaign", "CampaignOutcome", "Confirm", "Point", "Seeds"]
+
+FIRST_EXECUTIONS = 1000  # coverage_gain_per_iteration looks at this many of the search's executions
+SATURATED_AFTER = 5000  # search executions without a new item after which coverage counts as saturated
+CONFIRMATIONS_PER_KEY = 3  # a finding that did not reproduce is tried again with another mutant, this often
+CURVE_POINTS = 400  # the curve is thinned out beyond this many points
+
+Confirm = Callable[[Finding], bool]
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The seed inputs: correctly classified clean samples. S rows each."""
+
+    x: np.ndarray  # [S, H, W, C] in the file dtype
+    labels: np.ndarray  # int64 [S]
+    ids: tuple[str, ...]
+    probabilities: np.ndarray  # [S, C] float64
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the coverage curve: valid coverage by criterion, of the search and of the control arms."""
+
+    executions: int
+    coverage: dict[str, float]
+    random: dict[str, float]
+    noise: dict[str, float]
+    findings: int
+    defects: int
+
+
+@dataclass
+class OperatorCount:
+    """What one operator did in the search arm, as the last of its recipes."""
+
+    executions: int = 0
+    valid: int = 0
+    findings: int = 0
+    new_items: int = 0
+
+
+@dataclass
+class CampaignOutcome:
+    """Everything a campaign leaves behind. Lives in the supervisor."""
+
+    counts: dict[str, ArmCount]
+    initial: dict[str, float]
+    final: dict[str, float]
+    raw: dict[str, float]
+    after_first: dict[str, float]
+    first: int = 0
+    stop_reason: str = "executions"
+    curve: list[Point] = field(default_factory=list)
+    operators: dict[str, OperatorCount] = field(default_factory=dict)
+    nonfinite: int = 0
+    steps: int = 0
+
+    @property
+    def executions(self) -> int:
+        """Of all arms."""
+        return sum(count.executions for count in self.counts.values())
+
+
+class Campaign:
+    """Owns the arms and the loop.
+
+    Args:
+        worker: with the model loaded, the criteria fitted and the seeds' coverage taken.
+        domain: operators and validity.
+        seeds: where every mutant starts.
+        search: the search arm.
+        judging: the judging arm.
+        shares: of the executions, for judging, random and noise.
+        budget: when to stop.
+        batch_size: largest batch.
+        output_kind: how to read the model's output.
+        initial: coverage of the seeds by criterion.
+        events: where steps are recorded.
+        confirm: called with the first finding of each distinct key; says whether it became a defect.
+        stop: asked between steps; True ends the campaign as interrupted.
+        campaign_seed: every draw depends on it.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: Worker,
+        domain: InputDomain,
+        seeds: Seeds,
+        search: SearchArm,
+        judging: JudgingArm,
+        shares: dict[str, float],
+        budget: Budget,
+        batch_size: int,
+        output_kind: OutputKind,
+        initial: dict[str, float],
+        events: EventLog,
+        confirm: Confirm,
+        stop: Callable[[], bool],
+        campaign_seed: int,
+    ) -> None:
+        self._worker = worker
+        self.domain = domain
+        self._seeds = seeds
+        self.search = search
+        self._judging = judging
+        self._turns = Turns(shares)
+        self._budget = budget
+        self._output_kind = output_kind
+        self._events = events
+        self._confirm = confirm
+        self._stop = stop
+        self._campaign_seed = campaign_seed
+        executions = budget.settings.executions
+        # A small budget is cut into smaller steps, so that there is something to learn from before it ends.
+        self.step_size = batch_size if executions is None else max(1, min(batch_size, max(8, executions // 24)))
+        self._shares = shares
+        self._tries: dict[tuple[Any, ...], int] = {}
+        self._stale = 0  # search executions since the last new item
+        self.outcome = CampaignOutcome(
+            counts={arm: ArmCount(coverage=dict(initial)) for arm in ("search", "judging", "random", "noise")},
+            initial=dict(initial),
+            final=dict(initial),
+            raw=dict(initial),
+            after_first=dict(initial),
+            operators={name: OperatorCount() for name in search.choice.names},
+        )
+
+    def run(self) -> CampaignOutcome:
+        """Runs until there is a reason to stop; the outcome so far is in ``outcome`` also while it runs."""
+        self._note_point()
+        while True:
+            reason = self._reason_to_stop()
+            batch = None if reason else self._next_batch()
+            if batch is None:
+                self.outcome.stop_reason = reason or ("saturated" if self._saturated else "executions")
+                break
+            self._turn(batch)
+        self._note_point(last=True)
+        return self.outcome
+
+    @property
+    def _saturated(self) -> bool:
+        return self._stale >= SATURATED_AFTER
+
+    def _reason_to_stop(self) -> str | None:
+        if self._stop():
+            return "interrupted"
+        return self._budget.ended(self.outcome.executions)
+
+    def _next_batch(self) -> Batch | None:
+        step = self.outcome.steps
+        limit = self._budget.settings.executions
+        left = self.step_size if limit is None else min(self.step_size, limit - self.outcome.executions)
+        closed = {"search", "random", "noise"} if self._saturated else set()
+        while True:
+            arm = self._turns.next(self.outcome.counts, frozenset({"search", "judging", "random", "noise"} - closed), left)
+            if arm is None and not self._saturated and "judging" in closed:
+                arm = "search"  # the judging arm has no seed input left, and nothing but it had a share
+            if arm is None:
+                return None
+            if arm == "search":
+                until_first = FIRST_EXECUTIONS - self.outcome.counts["search"].executions
+                return self.search.propose(step, min(left, until_first) if until_first > 0 else left)
+            if arm == "random":
+                return random_batch(self.domain, self._seeds.x, self._campaign_seed, step, self._control_size(arm, left))
+            if arm == "noise":
+                return noise_batch(self.domain, self._campaign_seed, step, self._control_size(arm, left))
+            batch = self._judging.propose(step, self._judging_room(left))
+            if batch is not None:
+                return batch
+            closed.add("judging")
+
+    def _control_size(self, arm: str, left: int) -> int:
+        """A control arm's step: no larger than its share of a small budget."""
+        limit = self._budget.settings.executions
+        share = self._turns.shares[arm]
+        return left if limit is None else max(1, min(left, round(share * limit) - self.outcome.counts[arm].executions))
+
+    def _judging_room(self, left: int) -> int:
+        """Executions the judging arm may take now: whole seed inputs within its share of an executions budget."""
+        limit = self._budget.settings.executions
+        room = max(left, self._judging.mutants_per_seed)
+        if limit is None:
+            return room
+        share = int(self._turns.shares["judging"] * limit) - self.outcome.counts["judging"].executions
+        return min(room, share, limit - self.outcome.executions)
+
+    def _turn(self, batch: Batch) -> None:
+        started = self._budget.seconds
+        count = self.outcome.counts[batch.arm]
+        outcome, coverage, raw = self._execute(batch)
+        count.executions += len(batch.x)
+        count.valid += int(batch.valid.sum())
+        count.model_calls += len(batch.x) + batch.model_calls
+        self.outcome.steps += 1
+        if coverage:
+            count.coverage = coverage
+        found = self._findings(batch, outcome)
+        if batch.arm == "search":
+            self._after_search(batch, outcome, found, coverage, raw)
+        elif batch.arm == "judging":
+            self._judging.take(batch, outcome)
+        count.seconds += self._budget.seconds - started
+        self._note_point()
+        self._events.emit(
+            "step",
+            step=batch.step,
+            arm=batch.arm,
+            executions=self.outcome.executions,
+            valid=int(batch.valid.sum()),
+            of=len(batch.x),
+            coverage={name: round(value, 6) for name, value in self.outcome.final.items()},
+            findings=sum(c.findings for c in self.outcome.counts.values()),
+            defects=sum(c.defects for c in self.outcome.counts.values()),
+            seconds=round(self._budget.seconds, 3),
+        )
+
+    def _execute(self, batch: Batch) -> tuple[Outcome, dict[str, float], dict[str, float]]:
+        covers = batch.arm != "judging"
+        earns = np.ones(len(batch.x), dtype=bool) if batch.arm == "noise" else batch.valid
+        parameters = {"arm": batch.arm if covers else None}
+        left = self._budget.wall_left()
+        timeout = None if left is None else max(left, 1.0) + 60.0
+        fields, arrays = self._worker.call("run", parameters, {"x": batch.x, "earns": earns}, timeout=timeout)
+        raw = arrays["raw"]
+        probability = probabilities(raw, self._output_kind)
+        predicted = predictions(raw, self._output_kind)
+        labels = np.where(batch.seeds >= 0, self._seeds.labels[np.maximum(batch.seeds, 0)], -1)
+        if batch.arm == "noise":
+            complaint = np.full(len(batch.x), -1, dtype=np.int64)
+        else:
+            complaint = complaints(Observation(raw, probability, predicted, labels))
+        new_items = arrays["new_items"] if covers else np.zeros(len(batch.x), dtype=np.int64)
+        return Outcome(probability, predicted, complaint, new_items), dict(fields.get("valid", {})), dict(fields.get("raw", {}))
+
+    def _findings(self, batch: Batch, outcome: Outcome) -> np.ndarray:
+        """bool [N]: which mutants are new distinct findings; confirms them on the way."""
+        count = self.outcome.counts[batch.arm]
+        new = np.zeros(len(batch.x), dtype=bool)
+        for slot in np.flatnonzero((outcome.complaint >= 0) & batch.valid):
+            count.findings += 1
+            oracle = ORACLES[int(outcome.complaint[slot])].name
+            if oracle == "non_finite":
+                self.outcome.nonfinite += 1
+            if batch.arm == "random":
+                continue  # the control arm is there to be counted, its findings belong to nobody
+            finding = self._finding(batch, outcome, int(slot), oracle)
+            tries = self._tries.get(finding.key, 0)
+            if tries >= CONFIRMATIONS_PER_KEY:
+                continue
+            if self._confirm(finding):
+                self._tries[finding.key] = CONFIRMATIONS_PER_KEY
+                count.defects += 1
+                new[slot] = True
+            else:
+                self._tries[finding.key] = tries + 1
+        return new
+
+    def _finding(self, batch: Batch, outcome: Outcome, slot: int, oracle: str) -> Finding:
+        seed = int(batch.seeds[slot])
+        label = int(self._seeds.labels[seed])
+        predicted = int(outcome.predicted[slot])
+        recipe = batch.recipes[slot]
+        return Finding(
+            arm=batch.arm,
+            step=batch.step,
+            slot=slot,
+            seed=seed,
+            seed_id=self._seeds.ids[seed],
+            mutant=batch.x[slot],
+            recipe=recipe,
+            families=families_of(recipe, self.domain.family),
+            natural=all(step.operator not in self.domain.model_bounds for step in recipe),
+            oracle=oracle,
+            label=label,
+            predicted=None if predicted < 0 else predicted,
+            confidence_before=float(self._seeds.probabilities[seed, label]),
+            confidence_after=None if predicted < 0 else float(outcome.probabilities[slot, predicted]),
+        )
+
+    def _after_search(self, batch: Batch, outcome: Outcome, found: np.ndarray, coverage: dict[str, float], raw: dict[str, float]) -> None:
+        executions = self.outcome.counts["search"].executions
+        self.outcome.final = coverage
+        self.outcome.raw = raw
+        if executions <= FIRST_EXECUTIONS:
+            self.outcome.after_first, self.outcome.first = coverage, executions
+        for row, recipe in enumerate(batch.recipes):
+            operator = self.outcome.operators[recipe[-1].operator]
+            operator.executions += 1
+            operator.valid += int(batch.valid[row])
+            operator.findings += int(outcome.complaint[row] >= 0 and batch.valid[row])
+            operator.new_items += int(outcome.new_items[row])
+        self.search.take(batch, outcome, found)
+        gained = np.flatnonzero(outcome.new_items > 0)
+        self._stale = self._stale + len(batch.x) if not len(gained) else len(batch.x) - 1 - int(gained[-1])
+
+    def _note_point(self, *, last: bool = False) -> None:
+        curve = self.outcome.curve
+        counts = self.outcome.counts
+        point = Point(
+            self.outcome.executions,
+            dict(self.outcome.final),
+            dict(counts["random"].coverage),
+            dict(counts["noise"].coverage),
+            sum(c.findings for c in counts.values()),
+            sum(c.defects for c in counts.values()),
+        )
+        if curve and curve[-1].executions == point.executions:
+            curve[-1] = point
+            return
+        curve.append(point)
+        if len(curve) > CURVE_POINTS and not last:
+            # Every second point goes; first and newest stay. What is left is still evenly spaced.
+            curve[:] = curve[:-1:2] + curve[-1:]

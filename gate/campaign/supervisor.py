@@ -1,0 +1,215 @@
+"""The supervisor's end of the worker: starts the process, asks, waits no longer than it must, and ends it with everything it started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from gate import errors
+from gate.campaign.wire import Arrays, Closed, Late, Malformed, receive, send
+from gate.errors import GateError, ModelError, WorkerError
+
+__all__ = ["Refused", "Silent", "Worker", "worker_environment"]
+
+# Kept from the caller's environment: what Python, torch and CUDA need to start. Everything else may be a secret.
+_PASSED = (
+    "CUDA_VISIBLE_DEVICES",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LD_LIBRARY_PATH",
+    "MKL_NUM_THREADS",
+    "NVIDIA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_CORETYPE",
+    "OPENBLAS_L2_SIZE",
+    "PATH",
+    "PYTHONPATH",
+    "TZ",
+    "VIRTUAL_ENV",
+)
+_LAST_WORDS = 20  # lines
+_LINE_LENGTH = 2000
+REFUSED = "ModelRaised"  # how the session names an exception that the model's own code raised
+_SILENCE = 600.0  # seconds without an answer after which a worker counts as hung, where the caller gives no time
+_ERRORS = {name: getattr(errors, name) for name in errors.__all__}
+
+
+class Refused(ModelError):
+    """The model raised an exception; ``what`` is its text."""
+
+
+class Silent(WorkerError):
+    """The worker gave no answer in time and was ended."""
+
+
+def worker_environment(private: Path, source: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a worker: an allow-list, and folders of its own for whatever wants to write."""
+    source = os.environ if source is None else source
+    environment = {name: source[name] for name in _PASSED if name in source}
+    environment.update(HOME=str(private), TMPDIR=str(private), PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1")
+    environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what torch needs for repeatable matrix products on CUDA
+    return environment
+
+
+class Worker:
+    """Owns one worker process and the socket to it. Lives in the supervisor; use it as a context manager.
+
+    Args:
+        private: a folder that belongs to the worker: its home, its temporary files, its working folder.
+
+    Raises:
+        WorkerError: the process did not come up.
+    """
+
+    def __init__(self, private: Path, *, start_timeout: float | None = None) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._connection = ours
+        self._nonce = secrets.token_hex(16)
+        self._words: deque[str] = deque(maxlen=_LAST_WORDS)
+        private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "gate.campaign.worker", str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=private,
+            env=worker_environment(private),
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # a process group of its own, so that its children can be ended with it
+        )
+        theirs.close()
+        self._listener = threading.Thread(target=self._listen, name="worker-output", daemon=True)
+        self._listener.start()
+        wait = _SILENCE if start_timeout is None else max(start_timeout, 0.0)
+        self._exchange("start", {"nonce": self._nonce}, None, time.monotonic() + wait)
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also its process group."""
+        return self._process.pid
+
+    def call(
+        self,
+        operation: str,
+        parameters: Mapping[str, Any] | None = None,
+        arrays: Arrays | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> tuple[dict[str, Any], Arrays]:
+        """One request and its answer.
+
+        Args:
+            operation: a ``do_…`` method of ``gate.campaign.session.Session``, without the prefix.
+            parameters: its keyword arguments.
+            arrays: its tensors.
+            timeout: seconds to wait for the answer.
+
+        Raises:
+            Refused: the model or torch raised an exception.
+            GateError: the error that the session raised, as it is.
+            WorkerError: the worker died, kept silent or broke the protocol; it has been ended.
+        """
+        deadline = time.monotonic() + (_SILENCE if timeout is None else max(timeout, 0.0))
+        request = {"nonce": self._nonce, "operation": operation, "parameters": dict(parameters or {})}
+        return self._exchange(operation, request, arrays, deadline)
+
+    def close(self) -> None:
+        """Ends the worker and every process of its group."""
+        with contextlib.suppress(Closed, Late, Malformed, OSError, subprocess.TimeoutExpired):
+            if self._process.poll() is None:
+                send(self._connection, {"nonce": self._nonce, "operation": "shutdown", "parameters": {}})
+                receive(self._connection, deadline=time.monotonic() + 2.0)
+                self._process.wait(timeout=2.0)
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends the process group at once."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._connection.close()
+        self._listener.join(timeout=2.0)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def last_words(self) -> str:
+        """The last lines that the worker printed."""
+        return "\n".join(self._words)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _listen(self) -> None:
+        # Reading to the end, so that a model that prints a lot never blocks on a full pipe; only the last lines are kept.
+        stream = self._process.stdout
+        assert stream is not None
+        with contextlib.suppress(ValueError, OSError):
+            while line := stream.readline(_LINE_LENGTH):
+                self._words.append(line.decode("utf-8", "replace").rstrip("\n"))
+
+    def _exchange(self, operation: str, request: Mapping[str, Any], sent: Arrays | None, deadline: float) -> tuple[dict[str, Any], Arrays]:
+        started = time.monotonic()
+        try:
+            send(self._connection, request, sent, deadline=deadline)
+            message, arrays = receive(self._connection, deadline=deadline)
+        except Closed as error:
+            raise self._dead(operation) from error
+        except Late as error:
+            self.kill()
+            raise Silent(
+                f"The worker gave no answer to {operation!r} within {time.monotonic() - started:.0f} s and was ended.",
+                where=f"worker process {self.pid}",
+                hint="See whether the model hangs on some input; a smaller batch_size may help a slow one.",
+                details=self.last_words(),
+            ) from error
+        except Malformed as error:
+            self.kill()
+            raise WorkerError(f"The worker broke the protocol: it {error}.", where=f"worker process {self.pid}") from error
+        if message.get("nonce") != self._nonce:
+            self.kill()
+            raise WorkerError("The worker answered without the nonce it was given.", where=f"worker process {self.pid}")
+        if "error" in message:
+            raise self._error(message["error"])
+        return dict(message.get("ok") or {}), arrays
+
+    def _error(self, error: Mapping[str, Any]) -> GateError:
+        kind, what = str(error.get("kind")), str(error.get("what"))
+        where, hint = error.get("where"), error.get("hint")
+        known = _ERRORS.get(kind)
+        if known is not None:
+            made: GateError = known(what, where=where, hint=hint)
+            return made
+        if kind == REFUSED:
+            return Refused(
+                what, where="the model, in the worker", hint="Run the model on the same input outside the gate to see the trace."
+            )
+        return WorkerError(f"The worker failed: {what}.", where=f"worker process {self.pid}", details=self.last_words())
+
+    def _dead(self, operation: str) -> WorkerError:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5.0)
+        status = self._process.poll()
+        self.kill()
+        how = "closed its connection" if status is None else f"died with signal {-status}" if status < 0 else f"exited with status {status}"
+        return WorkerError(
+            f"The worker {how} during {operation!r}.",
+            where=f"worker process {self.pid}",
+            hint="The model's own code ended the process, or the machine ran out of memory (then a smaller batch_size helps).",
+            details=self.last_words(),
+        )

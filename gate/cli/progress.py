@@ -1,0 +1,143 @@
+"""What a person sees while the gate works: a live display on a terminal, a plain line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["Progress", "interruptible"]
+
+EVERY = 10.0  # seconds between plain lines
+_PHASES = {
+    "fetch": "fetching the model",
+    "data": "reading the data",
+    "load": "loading the model in its worker",
+    "preflight": "checking the model before fuzzing",
+    "fuzz": "fuzzing",
+    "triage": "replaying and comparing",
+    "report": "writing the reports",
+    "publish": "recording the result in MLflow",
+}
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Inside, the first SIGINT or SIGTERM makes the yielded function answer True; a second one interrupts at once."""
+    asked: list[int] = []
+
+    def handler(number: int, _: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        sys.stderr.write("\nStopping; the reports will be marked partial. Once more to stop at once.\n")
+
+    earlier = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, old in earlier.items():
+            signal.signal(number, old)
+
+
+class Progress:
+    """Observes a run's events. Writes to standard error, so that standard output stays clean.
+
+    Args:
+        console: for tests; the process's standard error otherwise.
+        title: shown in front of the phase, such as the model's name.
+    """
+
+    def __init__(self, console: Console | None = None, title: str = "gate") -> None:
+        self._console = console or Console(stderr=True)
+        self._title = title
+        self._started = time.monotonic()
+        self._last_line = 0.0
+        self._phase = "starting"
+        self._step: dict[str, Any] = {}
+        self._goal: dict[str, Any] = {}
+        self._fuzz_started: float | None = None
+        self._live = Live(console=self._console, refresh_per_second=4, transient=True) if self._console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def observe(self, event: dict[str, Any]) -> None:
+        """Takes in one event."""
+        kind = event["event"]
+        if kind == "budget":
+            self._goal = event
+        elif kind == "phase":
+            self._phase = _PHASES.get(event["name"], event["name"])
+            if event["name"] == "fuzz":
+                self._fuzz_started = time.monotonic()
+            if self._live is None:
+                self._print(f"{self._phase}")
+        elif kind == "step":
+            self._step = event
+            if self._live is None and time.monotonic() - self._last_line >= EVERY:
+                self._print(self._line())
+        elif kind == "preflight" and event["status"] != "ok":
+            self._say(f"{event['name']}: {event['seen']}. {event['advice']}", "yellow" if event["status"] == "note" else "bold red")
+        if self._live is not None:
+            self._live.update(self._display())
+
+    def _say(self, text: str, style: str) -> None:
+        target = self._live.console if self._live is not None else self._console
+        target.print(Text(f"  {text}", style=style))
+
+    def _print(self, text: str) -> None:
+        self._last_line = time.monotonic()
+        self._console.print(Text(f"[{self._last_line - self._started:6.1f} s] {self._title}: {text}"), soft_wrap=True)
+
+    def _line(self) -> str:
+        step = self._step
+        coverage = "  ".join(f"{name} {value:.2%}" for name, value in step["coverage"].items())
+        return f"{step['executions']} executions  {self._speed():.0f}/s  {coverage}  {step['findings']} findings  {step['defects']} defects"
+
+    def _speed(self) -> float:
+        if self._fuzz_started is None:
+            return 0.0
+        return float(self._step.get("executions", 0)) / max(time.monotonic() - self._fuzz_started, 1e-3)
+
+    def _share(self) -> float:
+        """How much of the budget is used: the furthest of its limits."""
+        shares = [0.0]
+        if self._goal.get("executions"):
+            shares.append(float(self._step.get("executions", 0)) / float(self._goal["executions"]))
+        if self._goal.get("wall"):
+            shares.append((time.monotonic() - self._started) / float(self._goal["wall"]))
+        if self._goal.get("device") and self._fuzz_started is not None:
+            shares.append((time.monotonic() - self._fuzz_started) / float(self._goal["device"]))
+        return min(1.0, max(shares))
+
+    def _display(self) -> Group:
+        head = Text.assemble(
+            (f" {self._title} ", "bold reverse"), " ", self._phase, (f"   {time.monotonic() - self._started:.0f} s", "dim")
+        )
+        if not self._step:
+            return Group(head)
+        table = Table.grid(padding=(0, 2))
+        table.add_row("budget", ProgressBar(total=1.0, completed=self._share(), width=40), f"{self._share():.0%}")
+        table.add_row("executions", f"{self._step['executions']}", f"{self._speed():.0f}/s")
+        for name, value in self._step["coverage"].items():
+            table.add_row(f"coverage {name}", ProgressBar(total=1.0, completed=value, width=40), f"{value:.2%}")
+        table.add_row("findings", f"{self._step['findings']}", "")
+        table.add_row("defects", Text(f"{self._step['defects']}", style="bold red" if self._step["defects"] else ""), "")
+        return Group(head, table)

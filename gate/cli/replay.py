@@ -1,0 +1,25 @@
+"""``gate replay``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command(name="replay", help="Run the defect DEFECT of the run in folder RUN again. Exit 1 while it lives, 0 when it is gone.")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("defect")
+@click.option("--model", help="Another model than the run's candidate, such as its fix.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:0.")
+@click.option("--tracking-uri", help="MLflow tracking server, database or folder; the run's own where absent.")
+def command(run: Path, defect: str, model: str | None, device: str, tracking_uri: str | None) -> int:
+    """Prints what the model says of the original and of the mutant."""
+    from gate.pipeline import replay_defect
+
+    replayed = replay_defect(run, defect, model=model, device=device, tracking_uri=tracking_uri)
+    for line in replayed.lines:
+        click.echo(line)
+    return 1 if replayed.lives else 0

@@ -1,0 +1,69 @@
+"""``gate run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = ["command"]
+
+
+@click.command(
+    name="run", help="Run the gate on a candidate: fuzz it, judge it, report. Settings come from gate.yaml, GATE_... and these options."
+)
+@click.option("--config", type=click.Path(path_type=Path), help="Settings file; gate.yaml of this folder where there is one.")
+@click.option("--model", help="Candidate: models:/name/3, models:/name@alias, models:/m-..., runs:/.../model, or an MLflow model folder.")
+@click.option("--baseline", help="The version in production, as for --model.")
+@click.option("--seeds", help="Clean labelled samples: a folder per class, an .npz, or an MLflow artifact URI.")
+@click.option("--long-tail", help="Rare real-world samples, as for --seeds.")
+@click.option("--profile", help="Clean samples to measure neuron ranges on, as for --seeds; the seeds where absent.")
+@click.option("--policy", help="A shipped name (see `gate policy list`) or a file.")
+@click.option("--budget", help="Wall time, from start to report: 90s, 10m, 2h.")
+@click.option("--executions", type=int, help="Mutants to run through the model.")
+@click.option("--device-budget", help="Time for which the device is held: 90s, 10m, 2h.")
+@click.option("--device", help="auto, cpu, cuda or cuda:0.")
+@click.option("--batch-size", type=int, help="Samples in one forward pass.")
+@click.option("--seed", type=int, help="Campaign seed: the same seed, budget in executions and machine give the same result.")
+@click.option("--out", help="Output folder: new, empty, or of the same campaign.")
+@click.option("--previous", help="Earlier run whose defects are replayed: a folder, runs:/<id>, auto (the baseline's), none.")
+@click.option("--tracking-uri", help="MLflow tracking server, database or folder; MLflow's default where absent.")
+@click.option("--publish/--no-publish", default=None, help="Record the result in MLflow; by default when the candidate comes from there.")
+@click.option("--advisory", is_flag=True, default=None, help="Report fail and inconclusive, but exit 0.")
+@click.option("--show-config", is_flag=True, help="Print every setting with where it came from, and stop.")
+def command(config: Path | None, show_config: bool, **options: Any) -> int:
+    """Runs the pipeline with a progress display; returns the exit code."""
+    from gate.config import load
+
+    keys = {
+        "seeds": "data.seeds",
+        "long_tail": "data.long_tail",
+        "profile": "data.profile",
+        "budget": "budget.wall",
+        "executions": "budget.executions",
+        "device_budget": "budget.device",
+    }
+    loaded = load(config, command_line={keys.get(name, name): value for name, value in options.items()})
+    if show_config:
+        _show(loaded.rows())
+        return 0
+    from gate.cli.progress import Progress, interruptible
+    from gate.pipeline import run
+
+    with Progress() as progress, interruptible() as stop:
+        outcome = run(loaded.settings, observers=(progress.observe,), stop=stop)
+    from gate.cli.verdict import show_verdict
+
+    show_verdict(outcome)
+    return outcome.result.exit_code
+
+
+def _show(rows: list[tuple[str, Any, str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("setting", "value", "from", box=None)
+    for key, value, origin in rows:
+        table.add_row(key, "-" if value is None else str(value), origin, style="dim" if origin == "default" else "")
+    Console().print(table)

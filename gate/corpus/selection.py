@@ -1,0 +1,34 @@
+"""Which entry is mutated next: a promise for every entry, drawn in proportion."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["draw", "promise"]
+
+
+def promise(new_items: np.ndarray, picks: np.ndarray, margins: np.ndarray) -> np.ndarray:
+    """How much an entry promises, as a weight more than zero.
+
+    An entry that uncovered much promises more (with the logarithm, so that one lucky entry does not take over), one near the decision
+    boundary promises more (its margin is small), and each pick makes it promise less.
+
+    Args:
+        new_items: int [N], items the entry covered first.
+        picks: int [N], how often it was chosen.
+        margins: float [N], probability of the label minus the best other class, -1 to 1.
+
+    Returns:
+        float64 [N].
+    """
+    found = 1.0 + np.log1p(np.asarray(new_items, dtype=np.float64))
+    near = 1.5 - np.clip(margins, 0.0, 1.0)
+    weights: np.ndarray = found * near / (1.0 + np.asarray(picks, dtype=np.float64))
+    return weights
+
+
+def draw(weights: np.ndarray, count: int, random: np.random.Generator) -> np.ndarray:
+    """int64 [count]: positions drawn with replacement in proportion to ``weights`` [N]."""
+    total = np.cumsum(weights)
+    positions: np.ndarray = np.searchsorted(total, random.random(count) * total[-1], side="right")
+    return np.minimum(positions, len(weights) - 1).astype(np.int64)

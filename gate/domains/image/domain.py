@@ -1,0 +1,116 @@
+"""Pictures as the campaign sees them: operators, validity and files in one object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gate.domains.image import picture
+from gate.domains.image.limits import Domain
+from gate.domains.image.natural import NaturalOperators
+from gate.domains.image.recipe import Step
+from gate.domains.image.validity import valid
+
+__all__ = ["ImageDomain"]
+
+_MODEL_FAMILIES = {"fgsm": "adversarial", "pgd": "adversarial", "coverage_gradient": "coverage_gradient"}
+
+
+class ImageDomain:
+    """An input domain (see gate/domains/domain.py) of pictures [H, W, C] of one shape, dtype and value range.
+
+    Args:
+        limits: the policy's domain.
+        shape: (H, W, C).
+        dtype: uint8 or float32.
+        value_range: lowest and highest value of a file.
+    """
+
+    def __init__(self, limits: Domain, shape: tuple[int, int, int], dtype: npt.DTypeLike, value_range: tuple[float, float]) -> None:
+        self._limits = limits
+        self._operators = NaturalOperators(limits, shape, dtype, value_range)
+        self._shape = shape
+        self._dtype = np.dtype(dtype)
+        self._range = value_range
+
+    @property
+    def natural(self) -> tuple[str, ...]:
+        """Names of the natural operators that are switched on."""
+        return self._operators.names
+
+    @property
+    def model_bounds(self) -> Mapping[str, float]:
+        """Bounds of the operators that need the model, those switched off left out."""
+        found = {name: getattr(getattr(self._limits, family), name) for name, family in _MODEL_FAMILIES.items()}
+        return {name: bound for name, bound in found.items() if bound}
+
+    @property
+    def chain_length(self) -> int:
+        """Most natural operators in one recipe."""
+        return self._limits.chain.length
+
+    @property
+    def chain_severity(self) -> float:
+        """Largest sum of the severities of one recipe."""
+        return self._limits.chain.severity
+
+    def family(self, operator: str) -> str:
+        """The family of an operator."""
+        return _MODEL_FAMILIES.get(operator) or self._operators.family_of(operator)
+
+    def step(self, operator: str, severity: float, draw: int) -> Step:
+        """A natural step; its parameters follow from the arguments alone."""
+        return self._operators.step(operator, severity, draw)
+
+    def model_step(self, operator: str, draw: int) -> Step:
+        """The record of a step that needed the model; severity 0, for it takes nothing of what natural operators share."""
+        return Step(operator, 0.0, draw, {"linf": self.model_bounds[operator]})
+
+    def apply(self, x: np.ndarray, steps: Sequence[Any]) -> np.ndarray:
+        """[N, H, W, C] mutated by one natural step each."""
+        return self._operators.apply(x, steps)
+
+    def replay(self, seed: np.ndarray, recipe: Sequence[Any]) -> np.ndarray:
+        """One seed input [H, W, C] mutated by a recipe of natural steps."""
+        return self._operators.replay(seed, recipe)
+
+    def bound(self, mutants: np.ndarray, parents: np.ndarray, operator: str) -> np.ndarray:
+        """The mutants, clipped to the operator's bound around their parents and to the value range."""
+        low, high = self._range
+        most = self.model_bounds[operator] * (high - low)
+        if self._dtype == np.uint8:
+            most = np.floor(most)  # whole steps only, so that rounding can't cross the bound
+        origin = parents.astype(np.float32)
+        clipped = np.clip(np.nan_to_num(mutants.astype(np.float32)), origin - most, origin + most)
+        return np.clip(clipped, low, high).astype(self._dtype)
+
+    def valid(self, mutants: np.ndarray, seeds: np.ndarray, recipes: Sequence[Any]) -> np.ndarray:
+        """bool [N]: within what a person would still label the same."""
+        return valid(mutants, seeds, recipes, self._limits, self._range)
+
+    def noise(self, count: int, random: np.random.Generator) -> np.ndarray:
+        """[count, H, W, C]: uniform noise over the value range."""
+        if self._dtype == np.uint8:
+            low, high = (int(edge) for edge in self._range)
+            return random.integers(low, high + 1, size=(count, *self._shape), dtype=np.uint8)
+        return random.uniform(*self._range, size=(count, *self._shape)).astype(self._dtype)
+
+    def save(self, path: Path, sample: np.ndarray) -> Path:
+        """Writes a sample so that it loads back byte for byte; returns the path with its suffix."""
+        return picture.save(path, sample, self._range)
+
+    def load(self, path: Path) -> np.ndarray:
+        """Reads what ``save`` wrote, as [H, W, C]."""
+        return picture.load(path)
+
+    def picture(self, sample: np.ndarray) -> np.ndarray:
+        """uint8 [H, W] or [H, W, 3] for a person to look at."""
+        return picture.viewable(sample, self._range)
+
+    def difference(self, seed: np.ndarray, mutant: np.ndarray) -> np.ndarray:
+        """uint8 [H, W] or [H, W, 3]: the amplified difference."""
+        return picture.difference(seed, mutant, self._range)

@@ -1,0 +1,27 @@
+"""The output holds NaN or an infinity where numbers were due."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from gate.oracles.oracle import Observation, Oracle
+
+__all__ = ["NonFinite"]
+
+
+class NonFinite(Oracle):
+    """Complains about NaN and infinite outputs; a fault outranks a wrong class."""
+
+    name: ClassVar[str] = "non_finite"
+    rank: ClassVar[int] = 0
+
+    def complains(self, seen: Observation) -> np.ndarray:
+        """bool [N]: rows without a prediction."""
+        broken: np.ndarray = seen.predicted < 0
+        return broken
+
+    def holds(self, seen: Observation) -> np.ndarray:
+        """bool [N]: the same; there is no nearly finite."""
+        return self.complains(seen)

@@ -1,0 +1,766 @@
+"""The whole gate from top to bottom: fetch, load, check, fuzz, triage, measure, judge, report, publish."""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gate.campaign.budget import Budget
+from gate.campaign.events import EventLog, Observer
+from gate.campaign.judging import JudgingArm
+from gate.campaign.loop import Campaign, CampaignOutcome, Seeds
+from gate.campaign.preflight import Preflight, predict_all, run_preflight
+from gate.campaign.run_folder import RunFolder
+from gate.campaign.search import SearchArm
+from gate.campaign.supervisor import Silent, Worker
+from gate.config import BudgetSettings, InputSettings, Settings
+from gate.corpus.corpus import Corpus
+from gate.domains.image.dataset import ImageSet, load_images
+from gate.domains.image.domain import ImageDomain
+from gate.domains.image.signature import complete_input
+from gate.errors import ConfigError, EvidenceError, GateError, RegistryError
+from gate.metrics import compute
+from gate.metrics.evidence import (
+    CleanEvidence,
+    CoverageEvidence,
+    Evidence,
+    JudgedSeed,
+    LongTailEvidence,
+    RegressionEvidence,
+    SearchDefect,
+)
+from gate.models.outputs import OutputKind, predictions
+from gate.policy.evaluate import Judgement, evaluate
+from gate.policy.load import LoadedPolicy, load_policy
+from gate.registry.download import download_artifact, download_model
+from gate.registry.mlmodel import ModelDescription, describe
+from gate.registry.previous import fetch_run, previous_run_id
+from gate.registry.publish import publish
+from gate.registry.resolve import ModelReference, resolve
+from gate.report import write
+from gate.result import (
+    ArmSummary,
+    CampaignSummary,
+    CoverageSummary,
+    CurvePoint,
+    DataSetInfo,
+    Metric,
+    ModelInfo,
+    PreflightCheck,
+    PreviousInfo,
+    Result,
+    Verdict,
+    exit_code_of,
+)
+from gate.triage.confirm import Confirmer
+from gate.triage.long_tail import match
+from gate.triage.regression import Recurrence, replay_earlier
+from gate.triage.root_causes import root_causes
+from gate.trust.digest import digest
+
+__all__ = ["Outcome", "evaluate_again", "run"]
+
+DEFAULT_BUDGET = BudgetSettings.model_validate({"wall": "10m"})  # where neither the user nor the policy says
+LONG_TAIL_ERRORS = 20  # below this, and below this many natural defects, long_tail_hit_rate is null
+LONG_TAIL_DEFECTS = 10
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished run and where it is."""
+
+    result: Result
+    folder: Path
+    published: str | None = None  # MLflow run id
+    publish_problem: str | None = None
+
+
+@dataclass
+class _Work:
+    """What is known so far; whatever there is when an error strikes still gets into the record."""
+
+    settings: Settings
+    policy: LoadedPolicy
+    folder: RunFolder
+    budget: Budget
+    events: EventLog
+    started_at: str
+    reference: ModelReference | None = None
+    candidate: ModelInfo | None = None
+    baseline: ModelInfo | None = None
+    baseline_reference: ModelReference | None = None
+    data: dict[str, DataSetInfo] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    preflight: tuple[PreflightCheck, ...] = ()
+    preflight_faults: int | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    fingerprint: dict[str, Any] = field(default_factory=dict)
+    confirmer: Confirmer | None = None
+    campaign: Campaign | None = None
+    judging: JudgingArm | None = None
+    seeds: Seeds | None = None
+    clean: CleanEvidence | None = None
+    long_tail: LongTailEvidence | None = None
+    long_tail_hits: dict[str, bool] = field(default_factory=dict)
+    regression: RegressionEvidence | None = None
+    regression_reason: str | None = None
+    gradients: bool = True
+    previous: PreviousInfo | None = None
+    coverage: dict[str, dict[str, Any]] = field(default_factory=dict)
+    model_calls: int = 0
+
+
+def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callable[[], bool] = lambda: False) -> Outcome:
+    """Does what ``gate run`` does.
+
+    Args:
+        settings: of the run.
+        observers: called with every event, such as a progress display.
+        stop: asked between steps; True ends the campaign early, and the result is marked partial.
+
+    Raises:
+        GateError: before there is an output folder to write to (exit 2). Later errors become a result with verdict error or inconclusive.
+    """
+    budget = Budget(settings.budget)
+    if settings.model is None:
+        raise ConfigError("No model is given.", where="model", hint="Give --model or set model: in gate.yaml.")
+    if settings.data.seeds is None:
+        raise ConfigError("No seeds are given.", where="data.seeds", hint="Give --seeds or set data.seeds in gate.yaml.")
+    policy = load_policy(settings.policy)
+    budget.settings = _budget(settings.budget, policy)
+    folder = RunFolder.prepare(Path(settings.out), _identity(settings, policy, budget.settings))
+    events = EventLog(folder.path / "events.jsonl", tuple(observers))
+    started_at = datetime.now(UTC).isoformat(timespec="seconds")
+    work = _Work(settings, policy, folder, budget, events, started_at, environment=_environment())
+    events.emit("budget", **budget.settings.model_dump())
+    try:
+        with tempfile.TemporaryDirectory(prefix="gate-") as private:
+            try:
+                result = _evaluate(work, Path(private), stop)
+            except GateError as error:
+                result = _failed(work, error)
+            except Exception as error:
+                _record_failure(work, error)
+                raise
+        return _finish(work, result)
+    finally:
+        events.close()
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# Fetch and load
+
+
+def _evaluate(work: _Work, private: Path, stop: Callable[[], bool]) -> Result:
+    settings, budget, events = work.settings, work.budget, work.events
+    assert settings.model is not None
+    events.emit("phase", name="fetch")
+    work.reference = resolve(settings.model, tracking_uri=settings.tracking_uri)
+    work.candidate = ModelInfo(
+        uri=settings.model, resolved_uri=work.reference.resolved_uri, name=work.reference.name, version=work.reference.version
+    )
+    if settings.baseline is not None:
+        work.baseline_reference = resolve(settings.baseline, tracking_uri=settings.tracking_uri)
+        reference = work.baseline_reference
+        work.baseline = ModelInfo(
+            uri=settings.baseline, resolved_uri=reference.resolved_uri, name=reference.name, version=reference.version
+        )
+    model_folder = download_model(work.reference, private / "model")
+    description = describe(model_folder)
+    work.candidate = work.candidate.model_copy(update={"digest": digest(model_folder), "format": description.format})
+    budget.check("the model was downloaded")
+    events.emit("phase", name="data")
+    reading = complete_input(settings.input, description.input_shape)
+    sets = _load_data(work, reading, private)
+    seeds = sets["seeds"]
+    budget.check("the data was read")
+    events.emit("phase", name="load")
+    with _start_worker(work, private / "worker") as worker:
+        loaded = _load_model(work, worker, model_folder, description, reading, seeds)
+        events.emit("phase", name="preflight")
+        preflight = run_preflight(
+            worker,
+            seeds.x,
+            seeds.y,
+            work.classes,
+            settings=reading,
+            declared_kind=settings.output.kind,
+            training=loaded["training"],
+            batch_size=settings.batch_size,
+        )
+        return _fuzz(work, worker, sets, preflight, private, stop)
+
+
+def _start_worker(work: _Work, folder: Path) -> Worker:
+    try:
+        worker = Worker(folder, start_timeout=work.budget.wall_left())
+    except Silent as error:
+        if work.settings.budget.wall is not None:
+            raise work.budget.spent("the worker started") from error
+        raise
+    work.budget.hold_device()
+    return worker
+
+
+def _load_model(
+    work: _Work, worker: Worker, folder: Path, description: ModelDescription, reading: InputSettings, seeds: ImageSet
+) -> dict[str, Any]:
+    parameters = {
+        "folder": str(folder),
+        "description": description.to_dict(),
+        "device": work.settings.device,
+        "reading": reading.model_dump(mode="json"),
+        "value_range": list(seeds.value_range),
+        "channels": int(seeds.x.shape[3]),
+        "output_key": work.settings.output.key,
+        "classes": len(work.classes) or None,
+        "seed": work.settings.seed,
+    }
+    try:
+        loaded, _ = worker.call("load", parameters, timeout=work.budget.wall_left())
+    except Silent as error:
+        if work.budget.wall_left() is not None:
+            raise work.budget.spent("the model was loaded") from error
+        raise
+    work.fingerprint = dict(loaded["fingerprint"])
+    work.budget.check("the model was loaded")
+    return loaded
+
+
+def _load_data(work: _Work, reading: InputSettings, private: Path) -> dict[str, ImageSet]:
+    settings = work.settings
+    classes = _class_names(settings)
+    sets: dict[str, ImageSet] = {}
+    for role in ("seeds", "long_tail", "profile"):
+        source = getattr(settings.data, role)
+        if source is None:
+            continue
+        place = Path(source)
+        if ":" in source and not place.exists():
+            place = download_artifact(source, private / role, tracking_uri=settings.tracking_uri)
+        loaded = load_images(place, settings=reading, classes=classes, on_bad_file=settings.data.on_bad_file, role=role)
+        if role == "seeds":
+            # The numbers that occur in an .npz are no class list: the model may know classes that this set lacks.
+            classes = classes or (loaded.classes if place.is_dir() else None)
+            # Whatever the seeds turned out to be, the other sets have to be the same.
+            reading = reading.model_copy(update={"size": loaded.x.shape[1:3], "channels": loaded.x.shape[3]})
+        elif loaded.x.dtype != sets["seeds"].x.dtype:
+            raise ConfigError(
+                f"The {role} set is {loaded.x.dtype} and the seeds are {sets['seeds'].x.dtype}.",
+                where=f"data.{role}",
+                hint="Store both with the same dtype and value range.",
+            )
+        sets[role] = loaded
+        work.data[role] = DataSetInfo(source=source, samples=len(loaded.x), digest=loaded.digest, skipped=loaded.skipped)
+    work.classes = tuple(classes or ())
+    return sets
+
+
+def _class_names(settings: Settings) -> tuple[str, ...] | None:
+    if not isinstance(settings.classes, str):
+        return settings.classes
+    path = Path(settings.classes)
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise ConfigError(f"The class names can't be read: {error.strerror or error}.", where=str(path)) from error
+    names = tuple(line.strip() for line in lines if line.strip())
+    if not names:
+        raise ConfigError("The file holds no class names.", where=str(path), hint="Write one name a line.")
+    return names
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# Fuzz and triage
+
+
+def _fuzz(
+    work: _Work,
+    worker: Worker,
+    sets: Mapping[str, ImageSet],
+    preflight: Preflight,
+    private: Path,
+    stop: Callable[[], bool],
+) -> Result:
+    settings, clean = work.settings, sets["seeds"]
+    work.classes, work.preflight, work.preflight_faults = preflight.classes, preflight.checks, preflight.faults
+    for check in preflight.checks:
+        work.events.emit("preflight", **check.model_dump())
+    correct = preflight.predicted == clean.y
+    work.clean = CleanEvidence(labels=tuple(map(int, clean.y)), correct=tuple(map(bool, correct)))
+    rows = np.flatnonzero(correct)
+    work.seeds = Seeds(clean.x[rows], clean.y[rows], tuple(clean.ids[row] for row in rows), preflight.probabilities[rows])
+    domain = ImageDomain(work.policy.policy.domain, clean.x.shape[1:], clean.x.dtype, clean.value_range)
+    initial = _watch(work, worker, sets.get("profile"), preflight.output_kind)
+    work.confirmer = Confirmer(
+        worker,
+        domain,
+        work.seeds.x,
+        work.classes,
+        work.folder.path,
+        preflight.output_kind,
+        deterministic=preflight.deterministic,
+    )
+    campaign = _campaign(work, worker, domain, preflight.output_kind, initial, stop)
+    work.events.emit("phase", name="fuzz")
+    campaign.run()
+    work.coverage = worker.call("coverage")[0]["criteria"]
+    work.events.emit("phase", name="triage")
+    if "long_tail" in sets:
+        _long_tail(work, worker, domain, sets["long_tail"], preflight.output_kind)
+    _regression(work, worker, domain, preflight.output_kind, private)
+    _save_campaign(work, worker, campaign)
+    work.model_calls = int(worker.call("describe")[0]["model_calls"])
+    return _measured(work)
+
+
+def _watch(work: _Work, worker: Worker, profile: ImageSet | None, output_kind: OutputKind) -> dict[str, float]:
+    """Chooses layers, measures ranges on the profile set, takes the seeds' coverage; returns it by criterion."""
+    assert work.seeds is not None
+    settings = work.settings
+    chosen = settings.coverage
+    parameters = {"coverage": chosen.model_dump(mode="json"), "kind": str(output_kind)}
+    watched, _ = worker.call("watch", parameters, {"x": work.seeds.x[:3]})
+    work.gradients = bool(watched["gradients"])
+    work.events.emit("layers", layers=watched["layers"], gradients=work.gradients)
+    work.fingerprint["layers"] = list(watched["layers"])
+    profiled = work.seeds.x if profile is None else profile.x
+    for start in range(0, len(profiled), settings.batch_size):
+        worker.call("profile", {}, {"x": profiled[start : start + settings.batch_size]})
+    for start in range(0, len(work.seeds.x), settings.batch_size):
+        worker.call("cover_seeds", {}, {"x": work.seeds.x[start : start + settings.batch_size]})
+    initial, _ = worker.call("open_arms", {"arms": ["search", "random", "noise"]})
+    return {name: float(value) for name, value in initial["coverage"].items()}
+
+
+def _campaign(
+    work: _Work,
+    worker: Worker,
+    domain: ImageDomain,
+    output_kind: OutputKind,
+    initial: dict[str, float],
+    stop: Callable[[], bool],
+) -> Campaign:
+    assert work.seeds is not None
+    assert work.confirmer is not None
+    settings, policy, seeds = work.settings, work.policy.policy, work.seeds
+    corpus = Corpus(seeds.x)
+    others = seeds.probabilities.copy()
+    others[np.arange(len(seeds.labels)), seeds.labels] = -1.0
+    corpus.set_margins(seeds.probabilities[np.arange(len(seeds.labels)), seeds.labels] - others.max(axis=1))
+    search = SearchArm(domain, corpus, seeds.labels, worker, gradients=work.gradients, campaign_seed=settings.seed)
+    work.judging = JudgingArm(domain, seeds.x, seeds.ids, policy.judging.mutants_per_seed, settings.seed)
+    work.campaign = Campaign(
+        worker=worker,
+        domain=domain,
+        seeds=seeds,
+        search=search,
+        judging=work.judging,
+        shares={"judging": policy.arms.judging, "random": policy.arms.random, "noise": policy.arms.noise},
+        budget=work.budget,
+        batch_size=settings.batch_size,
+        output_kind=output_kind,
+        initial=initial,
+        events=work.events,
+        confirm=work.confirmer.confirm,
+        stop=stop,
+        campaign_seed=settings.seed,
+    )
+    work.fingerprint.update(batch_size=settings.batch_size, step_size=work.campaign.step_size)
+    return work.campaign
+
+
+def _long_tail(work: _Work, worker: Worker, domain: ImageDomain, tail: ImageSet, output_kind: OutputKind) -> None:
+    """Predictions on the long-tail set, and which natural defects have a counterpart there."""
+    assert work.seeds is not None
+    assert work.confirmer is not None
+    settings, seeds = work.settings, work.seeds
+    predicted = predictions(predict_all(worker, tail.x, settings.batch_size), output_kind)
+    wrong = np.flatnonzero((predicted != tail.y) & (predicted >= 0))
+    defects = [d for d in work.confirmer.defects if d.natural and d.arm == "search" and d.predicted is not None]
+    evidence = LongTailEvidence(labels=tuple(map(int, tail.y)), predicted=tuple(map(int, predicted)), kinds=tuple(tail.kinds or ()))
+    if len(defects) < LONG_TAIL_DEFECTS or len(wrong) < LONG_TAIL_ERRORS:
+        work.long_tail = evidence
+        return
+
+    def features(x: np.ndarray) -> np.ndarray:
+        size = settings.batch_size
+        return np.concatenate([worker.call("features", {}, {"x": x[i : i + size]})[1]["features"] for i in range(0, len(x), size)])
+
+    mutants = np.stack([domain.load(work.folder.path / defect.files["mutant_data"]) for defect in defects])
+    try:
+        matched = match(
+            clean=features(seeds.x),
+            clean_labels=seeds.labels,
+            tail=features(tail.x[wrong]),
+            tail_pairs=[(int(tail.y[row]), int(predicted[row])) for row in wrong],
+            defects=features(mutants),
+            defect_pairs=[(defect.label, int(defect.predicted or 0)) for defect in defects],
+            seed=settings.seed,
+        )
+    except (ValueError, GateError) as error:
+        work.long_tail = evidence.model_copy(update={"reason": str(error).splitlines()[0]})
+        return
+    work.long_tail = evidence.model_copy(update={"radius": matched.radius, "chance": matched.chance})
+    work.long_tail_hits = {defect.id: hit for defect, hit in zip(defects, matched.hits, strict=True)}
+
+
+def _regression(work: _Work, worker: Worker, domain: ImageDomain, output_kind: OutputKind, private: Path) -> None:
+    """Replays an earlier run's defects, if there is an earlier run."""
+    assert work.seeds is not None
+    settings = work.settings
+    source = settings.previous
+    if source == "none":
+        work.regression_reason = "no earlier run was asked for (previous: none)"
+        return
+    if source == "auto":
+        run_id = previous_run_id(work.baseline_reference) if work.baseline_reference is not None else None
+        if run_id is None:
+            work.regression_reason = (
+                "no earlier run was given with --previous"
+                if work.baseline_reference is None
+                else "no earlier run was given with --previous, and the baseline carries no gate.run tag"
+            )
+            return
+        source = f"runs:/{run_id}"
+    folder = fetch_run(source, private / "previous", tracking_uri=settings.tracking_uri)
+    earlier = Result.load(folder)
+    recurrences = replay_earlier(
+        earlier,
+        folder,
+        worker=worker,
+        domain=domain,
+        seeds=work.seeds,
+        classes=work.classes,
+        output_kind=output_kind,
+        batch_size=settings.batch_size,
+        campaign_seed=settings.seed,
+    )
+    _take_recurrences(work, source, earlier, recurrences)
+
+
+def _take_recurrences(work: _Work, source: str, earlier: Result, recurrences: Sequence[Recurrence]) -> None:
+    work.regression = RegressionEvidence(
+        source=source,
+        recurs={one.defect.id: one.why for one in recurrences},
+        root_cause={one.defect.id: one.defect.root_cause for one in recurrences},
+    )
+    recurring = tuple(one.defect.id for one in recurrences if one.why is not None)
+    work.previous = PreviousInfo(
+        source=source,
+        verdict=earlier.verdict,
+        candidate=earlier.candidate.resolved_uri,
+        defects=len(recurrences),
+        remaining=len(recurring),
+        recurring=recurring,
+    )
+    work.events.emit("regression", defects=len(recurrences), recurring=len(recurring))
+
+
+def _save_campaign(work: _Work, worker: Worker, campaign: Campaign) -> None:
+    assert work.seeds is not None
+    campaign.search.corpus.save(work.folder.campaign, work.seeds.ids)
+    fields, arrays = worker.call("coverage_state")
+    np.savez_compressed(work.folder.campaign / "coverage.npz", **arrays)  # type: ignore[arg-type]
+    work.events.emit("saved", corpus=len(campaign.search.corpus), coverage=fields)
+
+
+# ---------------------------------------------------------------------------------------------------------------------------------
+# Measure, judge, report, publish
+
+
+def _measured(work: _Work) -> Result:
+    assert work.campaign is not None
+    assert work.candidate is not None
+    evidence = _evidence(work)
+    (work.folder.campaign / "evidence.json").write_text(evidence.model_dump_json() + "\n", encoding="utf-8")
+    partial = work.campaign.outcome.stop_reason == "interrupted"
+    blank = _record(work, Verdict.INCONCLUSIVE, ())
+    judgement, metrics = _judge(evidence, work.policy, work.candidate, blank, work.settings.advisory)
+    result = blank.model_copy(
+        update={
+            "verdict": judgement.verdict,
+            "exit_code": judgement.exit_code,
+            "reasons": judgement.reasons,
+            "next_steps": judgement.next_steps,
+            "rules": judgement.rules,
+            "metrics": metrics,
+            "partial": partial,
+        }
+    )
+    return _marked_partial(result) if partial else result
+
+
+def _judge(
+    evidence: Evidence, policy: LoadedPolicy, candidate: ModelInfo, result: Result, advisory: bool
+) -> tuple[Judgement, dict[str, Metric]]:
+    criterion = policy.policy.criterion
+    if criterion is not None:
+        evidence = evidence.model_copy(update={"criterion": criterion})
+    metrics = compute(evidence)
+    judgement = evaluate(
+        policy.policy,
+        metrics,
+        today=datetime.now(UTC).date(),
+        candidate=candidate,
+        root_causes=result.root_causes,
+        advisory=advisory,
+        metrics_at=lambda confidence: compute(evidence, confidence=confidence),
+    )
+    return judgement, metrics
+
+
+def _marked_partial(result: Result) -> Result:
+    """A campaign that was interrupted can fail a model but never pass it."""
+    said = "The campaign was interrupted before its budget ended; this result is partial."
+    if result.verdict is not Verdict.PASS:
+        return result.model_copy(update={"reasons": (*result.reasons, said)})
+    return result.model_copy(
+        update={
+            "verdict": Verdict.INCONCLUSIVE,
+            "exit_code": exit_code_of(Verdict.INCONCLUSIVE, advisory=result.advisory),
+            "reasons": (said, *result.reasons),
+        }
+    )
+
+
+def _evidence(work: _Work) -> Evidence:
+    assert work.campaign is not None
+    assert work.seeds is not None
+    assert work.judging is not None
+    assert work.confirmer is not None
+    outcome, seeds = work.campaign.outcome, work.seeds
+    search = outcome.counts["search"]
+    domain_family = work.campaign.domain.family
+    judged = tuple(
+        JudgedSeed(
+            seed_id=seeds.ids[row.seed],
+            label=int(seeds.labels[row.seed]),
+            operators=row.operators,
+            families=tuple(domain_family(name) for name in row.operators),
+            severities=row.severities,
+            valid=row.valid,
+            failed=row.failed,
+            predicted=row.predicted,
+        )
+        for row in work.judging.rows
+    )
+    return Evidence(
+        seed=work.settings.seed,
+        classes=work.classes,
+        clean=work.clean,
+        long_tail=work.long_tail,
+        judged=judged,
+        judging_mutants_per_seed=work.judging.mutants_per_seed,
+        search_executions=search.executions,
+        search_device_seconds=search.seconds,
+        searched_seed_ids=seeds.ids,
+        defects=tuple(
+            SearchDefect(
+                id=defect.id,
+                seed_id=defect.seed_id,
+                label=defect.label,
+                predicted=defect.predicted,
+                natural=defect.natural,
+                recurs_in_long_tail=work.long_tail_hits.get(defect.id),
+            )
+            for defect in work.confirmer.defects
+            if defect.arm == "search"
+        ),
+        root_causes=len(root_causes(work.confirmer.defects, work.classes)),
+        coverage={
+            name: CoverageEvidence(
+                initial=outcome.initial[name],
+                final=outcome.final[name],
+                after_first=outcome.after_first[name],
+                first=outcome.first,
+            )
+            for name in outcome.initial
+        },
+        criterion=work.settings.coverage.criteria[0],
+        regression=work.regression,
+        regression_reason=work.regression_reason,
+        nonfinite_outputs=outcome.nonfinite,
+        flaky_findings=work.confirmer.flaky,
+        preflight_faults=work.preflight_faults,
+        executions=outcome.executions,
+    )
+
+
+def _failed(work: _Work, error: GateError) -> Result:
+    """The record of a run that could not be judged; whatever was found until then is in it."""
+    verdict = Verdict.INCONCLUSIVE if isinstance(error, EvidenceError) else Verdict.ERROR
+    where = f" ({error.where})" if error.where else ""
+    last_words = (f"Last words: {' / '.join(error.details.splitlines()[-4:])}",) if error.details else ()
+    result = _record(work, verdict, (f"{error.what}{where}", *last_words))
+    code = exit_code_of(verdict, advisory=work.settings.advisory)
+    if verdict is Verdict.ERROR:
+        code = error.exit_code
+    hint = (error.hint,) if error.hint else ()
+    work.events.emit("error", kind=type(error).__name__, what=error.what, where=error.where, details=error.details)
+    return result.model_copy(update={"exit_code": code, "next_steps": hint})
+
+
+def _record_failure(work: _Work, error: Exception) -> None:
+    """An error nobody foresaw: recorded as such before it is raised, so that a folder never looks like a run that passed."""
+    result = _record(work, Verdict.ERROR, (f"The gate itself failed: {type(error).__name__}: {error}",))
+    write(result.model_copy(update={"exit_code": 3}), work.folder.path)
+
+
+def _finish(work: _Work, result: Result) -> Outcome:
+    work.events.emit("phase", name="report")
+    write(result, work.folder.path)
+    published, problem = None, None
+    if work.reference is not None and _wants_publishing(work):
+        work.events.emit("phase", name="publish")
+        try:
+            published = publish(result, work.folder.path, work.reference, experiment=work.settings.experiment)
+        except RegistryError as error:
+            # What can't be recorded in the registry was not evaluated as far as anybody who looks there can tell.
+            problem = str(error)
+            result = result.model_copy(
+                update={
+                    "verdict": Verdict.ERROR,
+                    "exit_code": RegistryError.exit_code,
+                    "reasons": (f"The result could not be recorded in the registry: {error.what}", *result.reasons),
+                }
+            )
+            write(result, work.folder.path)
+    work.events.emit("verdict", verdict=str(result.verdict), exit_code=result.exit_code, reasons=list(result.reasons))
+    return Outcome(result, work.folder.path, published, problem)
+
+
+def _wants_publishing(work: _Work) -> bool:
+    if work.settings.publish is not None:
+        return work.settings.publish
+    return work.reference is not None and work.reference.folder is None
+
+
+def _record(work: _Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
+    candidate = work.candidate or ModelInfo(uri=str(work.settings.model), resolved_uri=str(work.settings.model))
+    defects = tuple(work.confirmer.defects) if work.confirmer is not None else ()
+    return Result(
+        verdict=verdict,
+        exit_code=exit_code_of(verdict, advisory=work.settings.advisory),
+        advisory=work.settings.advisory,
+        reasons=reasons,
+        candidate=candidate,
+        baseline=work.baseline,
+        previous=work.previous,
+        policy=work.policy.info,
+        classes=work.classes,
+        data=work.data,
+        preflight=work.preflight,
+        campaign=_campaign_summary(work),
+        coverage=_coverage_summaries(work),
+        curve=tuple(
+            CurvePoint(
+                executions=point.executions,
+                coverage=point.coverage,
+                random=point.random,
+                noise=point.noise,
+                findings=point.findings,
+                defects=point.defects,
+            )
+            for point in (work.campaign.outcome.curve if work.campaign is not None else ())
+        ),
+        defects=defects,
+        root_causes=root_causes(defects, work.classes),
+        isolation={"process": "own process group", "environment": "allow-list", "network": "not restricted", "files": "not restricted"},
+        environment=work.environment,
+    )
+
+
+def _campaign_summary(work: _Work) -> CampaignSummary | None:
+    if work.campaign is None:
+        return None
+    outcome: CampaignOutcome = work.campaign.outcome
+    counts = outcome.counts
+    fuzzed = [counts[arm] for arm in ("search", "judging", "random")]
+    executed = sum(count.executions for count in fuzzed)
+    return CampaignSummary(
+        seed=work.settings.seed,
+        executions=outcome.executions,
+        model_calls=work.model_calls or sum(count.model_calls for count in counts.values()),
+        wall_seconds=round(work.budget.seconds, 3),
+        device=str(work.fingerprint.get("device", "unknown")),
+        device_hours=counts["search"].seconds / 3600.0,
+        stop_reason=outcome.stop_reason,
+        valid_fraction=sum(count.valid for count in fuzzed) / executed if executed else None,
+        arms={
+            arm: ArmSummary(
+                executions=count.executions,
+                valid=count.valid,
+                findings=count.findings,
+                defects=count.defects,
+                model_calls=count.model_calls,
+                coverage=count.coverage if arm != "judging" else {},
+            )
+            for arm, count in counts.items()
+        },
+        fingerprint=work.fingerprint,
+        started_at=work.started_at,
+        operators={
+            name: {
+                "executions": count.executions,
+                "valid": count.valid,
+                "findings": count.findings,
+                "new_items": count.new_items,
+            }
+            for name, count in outcome.operators.items()
+            if count.executions
+        },
+    )
+
+
+def _coverage_summaries(work: _Work) -> dict[str, CoverageSummary]:
+    if work.campaign is None:
+        return {}
+    outcome = work.campaign.outcome
+    return {
+        name: CoverageSummary(
+            initial=outcome.initial[name],
+            final=outcome.final[name],
+            gain=outcome.final[name] - outcome.initial[name],
+            gain_per_iteration=(outcome.after_first[name] - outcome.initial[name]) / outcome.first if outcome.first else None,
+            raw_final=outcome.raw[name],
+            covered=int(work.coverage.get(name, {}).get("covered", 0)),
+            total=work.coverage.get(name, {}).get("total"),
+            by_layer=work.coverage.get(name, {}).get("by_layer", {}),
+        )
+        for name in outcome.initial
+    }
+
+
+def _budget(given: BudgetSettings, policy: LoadedPolicy) -> BudgetSettings:
+    if given.wall is None and given.executions is None and given.device is None:
+        return policy.policy.budget or DEFAULT_BUDGET
+    return given
+
+
+def _identity(settings: Settings, policy: LoadedPolicy, budget: BudgetSettings) -> dict[str, Any]:
+    said = settings.model_dump(mode="json", exclude={"out", "publish", "advisory", "experiment", "policy", "budget"})
+    return {**said, "policy": policy.info.digest, "budget": budget.model_dump(mode="json")}
+
+
+def _environment() -> dict[str, Any]:
+    def installed(name: str) -> str | None:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return None
+
+    names = ("fuzzgate", "torch", "torchvision", "mlflow", "albumentations", "foolbox", "numpy")
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **{name: installed(name) for name in names},
+    }

@@ -1,0 +1,21 @@
+"""Identities that mean the same in every run: of defects and of root causes."""
+
+from __future__ import annotations
+
+import hashlib
+
+__all__ = ["defect_id", "root_cause_id"]
+
+
+def _short(*parts: str) -> str:
+    return hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def defect_id(arm: str, seed_id: str, oracle: str, outcome: str, families: tuple[str, ...]) -> str:
+    """Of a distinct defect: arm, seed input, oracle, predicted class or fault, and the sorted families of its recipe."""
+    return "d-" + _short(arm, seed_id, oracle, outcome, *families)
+
+
+def root_cause_id(oracle: str, true_class: str, outcome: str, family: str) -> str:
+    """Of a root cause: oracle, name of the true class, name of the predicted class or fault, family. Survives releases."""
+    return "rc-" + _short(oracle, true_class, outcome, family)

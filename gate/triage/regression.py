@@ -1,0 +1,136 @@
+"""Do the defects of an earlier run come back? Replays their files, their seed inputs, and fresh mutants of the same root cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from gate.campaign.loop import Seeds
+from gate.campaign.supervisor import Worker
+from gate.corpus.export import half_of
+from gate.domains.domain import InputDomain
+from gate.errors import DataError
+from gate.models.outputs import OutputKind, predictions
+from gate.randomness import generator
+from gate.result import Defect, Result
+
+__all__ = ["FRESH_MUTANTS", "Recurrence", "replay_earlier"]
+
+FRESH_MUTANTS = 4  # of each earlier defect; at least one that fails means that the root cause is still there
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """What became of one earlier defect; None: it does not recur."""
+
+    defect: Defect
+    why: Literal["file", "seed", "fresh"] | None
+
+
+def replay_earlier(
+    earlier: Result,
+    folder: Path,
+    *,
+    worker: Worker,
+    domain: InputDomain,
+    seeds: Seeds,
+    classes: Sequence[str],
+    output_kind: OutputKind,
+    batch_size: int,
+    campaign_seed: int,
+) -> tuple[Recurrence, ...]:
+    """Replays every defect of an earlier run on the model in the worker.
+
+    A defect recurs when its file gives any wrong class (``file``), or its seed input is now misclassified (``seed``), or one of
+    ``FRESH_MUTANTS`` fresh mutants fails (``fresh``): the recipe's natural operators at the same severities with fresh parameters, on seed
+    inputs of the same class that were not exported for training where there are such. Recipes in which the model took part have no fresh
+    mutants: an attack on the new model would measure its robustness in general, not this defect.
+
+    Raises:
+        DataError: a file of the earlier run is missing, or was made for another input or other classes.
+    """
+    if tuple(earlier.classes) != tuple(classes):
+        raise DataError(
+            "The earlier run was made with other classes.",
+            where=str(folder),
+            hint="Give --previous none, or a run of a model with the same class names in the same order.",
+        )
+    defects = earlier.defects
+    if not defects:
+        return ()
+    labels = np.array([defect.label for defect in defects])
+    mutants = _load(defects, "mutant_data", folder, domain, seeds)
+    originals = _load(defects, "original_data", folder, domain, seeds)
+    by_file = _predict(worker, mutants, output_kind, batch_size) != labels
+    by_seed = _predict(worker, originals, output_kind, batch_size) != labels
+    by_fresh = _fresh_failures(defects, worker, domain, seeds, output_kind, batch_size, campaign_seed)
+    return tuple(
+        Recurrence(defect, "file" if by_file[row] else "seed" if by_seed[row] else "fresh" if by_fresh[row] else None)
+        for row, defect in enumerate(defects)
+    )
+
+
+def _load(defects: Sequence[Defect], name: str, folder: Path, domain: InputDomain, seeds: Seeds) -> np.ndarray:
+    samples = []
+    for defect in defects:
+        path = folder / defect.files.get(name, "")
+        if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+            raise DataError(f"The earlier run lacks a file of its defect {defect.id}.", where=str(path), hint="Give the whole run folder.")
+        sample = domain.load(path)
+        if sample.shape != seeds.x.shape[1:] or sample.dtype != seeds.x.dtype:
+            raise DataError(
+                f"The earlier run's defect {defect.id} is {sample.dtype} {list(sample.shape)}; "
+                f"this run's seed inputs are {seeds.x.dtype} {list(seeds.x.shape[1:])}.",
+                where=str(path),
+                hint="Give --previous none, or an earlier run with the same input settings.",
+            )
+        samples.append(sample)
+    return np.stack(samples)
+
+
+def _predict(worker: Worker, x: np.ndarray, output_kind: OutputKind, batch_size: int) -> np.ndarray:
+    rows = []
+    for start in range(0, len(x), batch_size):
+        _, arrays = worker.call("forward", {}, {"x": x[start : start + batch_size]})
+        rows.append(predictions(arrays["raw"], output_kind))
+    return np.concatenate(rows)
+
+
+def _fresh_failures(
+    defects: Sequence[Defect],
+    worker: Worker,
+    domain: InputDomain,
+    seeds: Seeds,
+    output_kind: OutputKind,
+    batch_size: int,
+    campaign_seed: int,
+) -> np.ndarray:
+    """bool [D]: at least one fresh mutant fails."""
+    owners: list[int] = []
+    mutants: list[np.ndarray] = []
+    for row, defect in enumerate(defects):
+        operators = [(str(step["operator"]), float(step["severity"])) for step in defect.recipe]
+        if not defect.natural or any(name not in domain.natural for name, _ in operators):
+            continue
+        same_class = np.flatnonzero(seeds.labels == defect.label)
+        held_out = [seed for seed in same_class if half_of(seeds.ids[seed]) != half_of(defect.seed_id)]
+        pool = held_out or list(same_class)
+        if not pool:
+            continue
+        random = generator(campaign_seed, "regression", defect.id)
+        for seed in random.choice(np.array(pool), size=FRESH_MUTANTS):
+            recipe = [domain.step(name, severity, int(random.integers(2**31))) for name, severity in operators]
+            mutant = domain.replay(seeds.x[seed], recipe)
+            if domain.valid(mutant[None], seeds.x[seed][None], [recipe])[0]:
+                owners.append(row)
+                mutants.append(mutant)
+    failed = np.zeros(len(defects), dtype=bool)
+    if mutants:
+        predicted = _predict(worker, np.stack(mutants), output_kind, batch_size)
+        for row, answer in zip(owners, predicted, strict=True):
+            failed[row] |= bool(answer != defects[row].label)
+    return failed
