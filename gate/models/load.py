@@ -25,6 +25,7 @@ __all__ = ["expected_input", "load_module", "training_modules"]
 _PICKLERS = ("mlflow.pytorch.pickle_module", "cloudpickle", "cloudpickle.cloudpickle", "pickle", "torch.serialization")
 _MODE_MATTERS = ("Dropout", "BatchNorm", "RReLU", "StochasticDepth", "DropPath", "DropBlock")
 _ROOT = "(root)"
+_END_RECORD = 22  # bytes of the record that ends a zip archive without a comment
 
 
 def load_module(folder: Path, description: Mapping[str, Any], device: torch.device | str = "cpu") -> nn.Module:
@@ -168,17 +169,27 @@ def _explained(error: Exception, file: Path, description: Mapping[str, Any]) -> 
 
 
 def _is_damaged(file: Path, error: Exception) -> bool:
-    if isinstance(error, (EOFError, zipfile.BadZipFile)):
+    if isinstance(error, (EOFError, zipfile.BadZipFile)) or any(word in str(error) for word in ("unexpected EOF", "corrupted")):
         return True
-    if not zipfile.is_zipfile(file):
-        # A zip without its directory, or neither a zip nor a pickle.
-        start = file.open("rb").read(2)
-        return start == b"PK" or start[:1] != b"\x80"
+    content = file.read_bytes() if file.stat().st_size < _END_RECORD else _ends_of(file)
+    if content[:2] != b"PK":
+        return content[:1] != b"\x80"  # every pickle of protocol 2 or later begins so
+    # The archives that torch writes have no comment, so the record that ends a zip is the last thing in the file. Looking for it anywhere
+    # else would find the one of an archive inside this archive.
+    if content[-_END_RECORD:][:4] != b"PK\x05\x06":
+        return True
     try:
         with zipfile.ZipFile(file) as archive:
             return archive.testzip() is not None
     except (zipfile.BadZipFile, OSError, NotImplementedError):
         return True
+
+
+def _ends_of(file: Path) -> bytes:
+    with file.open("rb") as stream:
+        start = stream.read(2)
+        stream.seek(-_END_RECORD, 2)
+        return start + stream.read()
 
 
 def _is_torchscript(file: Path) -> bool:
