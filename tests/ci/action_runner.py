@@ -137,6 +137,8 @@ def interrupt_when(ready: Path, number: signal.Signals) -> Callable[[subprocess.
 
 
 def _value(expression: str, inputs: Mapping[str, str], run: ActionRun) -> str:
+    if match := re.fullmatch(r"(.+?) \|\| '([^']*)'", expression):
+        return _value(match[1], inputs, run) or match[2]
     if match := re.fullmatch(r"inputs\.([a-z-]+)", expression):
         return inputs[match[1]]
     if match := re.fullmatch(r"steps\.([a-z-]+)\.outputs\.([a-z-]+)", expression):

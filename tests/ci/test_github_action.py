@@ -103,6 +103,7 @@ def test_a_missing_command_is_said_and_fails(tmp_path: Path) -> None:
     done = run(tmp_path, "/usr/bin:/bin")
     assert done.failed_with != 0
     assert "no gate command on the PATH" in done.log
+    assert (done.action_outputs["verdict"], done.action_outputs["exit-code"]) == ("error", "3")
 
 
 def test_every_setting_becomes_its_option(tmp_path: Path) -> None:

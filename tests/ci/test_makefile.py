@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -137,3 +138,26 @@ def test_a_missing_system_package_is_installed_by_root_and_named_to_others(clone
         installed = [call for call in clone.calls() if " install " in call]
         assert bool(installed) is (user == "0")
         assert package in (installed[0] if installed else done.stderr)
+
+
+def test_the_readme_without_make_does_what_make_does(clone: Clone) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for target, first, steps in (("demo", "gate demo", 1), ("test", "mkdocs build", 6)):
+        assert clone.run("make", target).returncode == 0
+        block = next(block for block in re.findall(r"```console\n(.*?)```", readme, re.DOTALL) if "-m venv" in block and first in block)
+        by_hand = clone.log.parent / f"{target}.sh"
+        by_hand.write_text("set -e\n" + re.sub(r"^\$ ", "", block, flags=re.MULTILINE))
+        made = [_plain(call) for call in clone.calls() if not call.startswith(("python3", "python -m pip"))]
+        shutil.rmtree(clone.folder / ".venv")
+        done = clone.run("bash", str(by_hand))
+        assert done.returncode == 0, done.stderr
+        typed = [_plain(call) for call in clone.calls() if not call.startswith(("python3", "python -m pip"))]
+        assert typed == made
+        assert len(typed) == steps
+        extras = {call.split("install ")[1].removeprefix("-e ") for call in clone.installations()}
+        assert extras == ({"."} if target == "demo" else {".[test,docs]"})
+        shutil.rmtree(clone.folder / ".venv")
+
+
+def _plain(call: str) -> str:
+    return re.sub(r" --quiet| --site-dir \S+", "", call).strip()
