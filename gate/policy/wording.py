@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gate.metrics.catalogue import COUNT, SHARE_PER_EXECUTION, MetricSpec
 from gate.policy.threshold import Threshold
 from gate.result import Metric
@@ -76,15 +78,13 @@ def _unit(spec: MetricSpec) -> str:
 
 
 def _decimals(value: float, spec: MetricSpec) -> int:
-    """One decimal, or enough for three significant digits below 1; two at least where the unit is no percent."""
+    """Decimals that show two significant digits at least; never fewer than one for a percentage, two for other numbers."""
     least = 1 if spec.is_share else 2
     scaled = abs(_scaled(value, spec))
     if scaled == 0 or scaled >= 1:
         return least
-    digits = least
-    while digits < 9 and scaled < 10 ** (1 - digits):
-        digits += 1
-    return digits
+    magnitude = math.floor(math.log10(scaled) + 1e-9)  # 0.001 may be a hair under itself
+    return min(max(least, 1 - magnitude), 9)
 
 
 def _shown(value: float, spec: MetricSpec, decimals: int) -> str:

@@ -1,0 +1,184 @@
+"""The policies that come with the gate: they load, say for whom they are, and give a verdict on seed inputs alone."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from gate.metrics import Evidence, compute
+from gate.metrics.evidence import CleanEvidence, CoverageEvidence, JudgedSeed, SearchDefect
+from gate.policy import Judgement, describe, evaluate, load_policy, shipped_policies
+from gate.result import ModelInfo, Status, Verdict
+
+TODAY = datetime.date(2026, 11, 30)
+MODEL = ModelInfo(uri="m", resolved_uri="m")
+ALL = ("baseline", "classic", "smoke", "strict")
+
+
+def campaign(name: str, *, failing: float = 0.01, faults: int = 0, gain: float = 0.05, found: int = 5) -> Evidence:
+    """What a run under that policy leaves behind with seed inputs alone and the policy's own budget."""
+    policy = load_policy(name).policy
+    executions = policy.budget.executions or 0
+    each = policy.judging.mutants_per_seed
+    seeds = int(executions * policy.arms.judging) // each
+    search = int(executions * policy.arms.search)
+    judged = tuple(
+        JudgedSeed(
+            seed_id=f"s{i}",
+            label=i % 10,
+            operators=("blur",) * each,
+            families=tuple(("blur", "noise")[k % 2] for k in range(each)),
+            severities=(0.6,) * each,
+            valid=(True,) * each,
+            failed=tuple(i < failing * seeds and k == 0 for k in range(each)),
+            predicted=tuple((i + 1) % 10 if i < failing * seeds and k == 0 else i % 10 for k in range(each)),
+        )
+        for i in range(seeds)
+    )
+    return Evidence(
+        seed=1,
+        classes=tuple(map(str, range(10))),
+        clean=CleanEvidence(labels=tuple(i % 10 for i in range(500)), correct=tuple(i >= 10 for i in range(500))),
+        judged=judged,
+        judging_mutants_per_seed=each,
+        search_executions=search,
+        search_device_seconds=60.0,
+        searched_seed_ids=tuple(f"s{i}" for i in range(seeds)),
+        defects=tuple(SearchDefect(id=f"d{i}", seed_id=f"s{i}", label=0, predicted=1, natural=True) for i in range(found)),
+        root_causes=2,
+        coverage={"kmnc": CoverageEvidence(initial=0.5, final=0.5 + gain, after_first=0.5 + gain, first=min(1000, search))},
+        criterion="kmnc",
+        preflight_faults=faults,
+        executions=executions,
+    )
+
+
+def judge(name: str, evidence: Evidence) -> Judgement:
+    return evaluate(
+        load_policy(name).policy,
+        compute(evidence),
+        today=TODAY,
+        candidate=MODEL,
+        metrics_at=lambda confidence: compute(evidence, confidence=confidence),
+    )
+
+
+def test_the_shipped_policies_are_these() -> None:
+    assert shipped_policies() == ALL
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_each_says_for_whom_it_is(name: str) -> None:
+    loaded = load_policy(name)
+    assert loaded.policy.name == name == loaded.info.source
+    assert loaded.policy.description.startswith("For ")
+    assert len(loaded.policy.description) > 150
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_good_model_passes_on_seed_inputs_alone(name: str) -> None:
+    result = judge(name, campaign(name))
+    assert result.verdict is Verdict.PASS, result.reasons
+    skipped = {rule.metric for rule in result.rules if rule.status is Status.SKIPPED}
+    assert skipped <= {"regression_rate", "long_tail_accuracy", "long_tail_hit_rate"}
+
+
+@pytest.mark.parametrize("name", ["smoke", "baseline", "strict"])
+def test_a_fragile_model_fails_by_its_defect_rate(name: str) -> None:
+    result = judge(name, campaign(name, failing=0.9))
+    assert (result.verdict, result.exit_code) == (Verdict.FAIL, 1)
+    assert "defect-rate" in {rule.id for rule in result.rules if rule.status is Status.FAIL}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_preflight_fault_fails_everywhere_but_in_classic(name: str) -> None:
+    assert judge(name, campaign(name, faults=1)).verdict is (Verdict.PASS if name == "classic" else Verdict.FAIL)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_empty_run_is_inconclusive_everywhere(name: str) -> None:
+    result = judge(name, Evidence(seed=1, classes=("a", "b"), stopped_early="the budget ended while the model loaded"))
+    assert (result.verdict, result.exit_code) == (Verdict.INCONCLUSIVE, 4)
+    assert any("the budget ended while the model loaded" in reason for reason in result.reasons)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_coverage_that_was_not_measured_keeps_the_verdict_open(name: str) -> None:
+    evidence = campaign(name).model_copy(update={"coverage": {}, "criterion": None})
+    assert judge(name, evidence).verdict is Verdict.INCONCLUSIVE
+
+
+def test_strict_is_nowhere_more_lenient_than_baseline() -> None:
+    strict = {rule.id: rule for rule in load_policy("strict").policy.rules}
+    for rule in load_policy("baseline").policy.rules:
+        ours = strict[rule.id]
+        for mine, base in ((ours.fail, rule.fail), (ours.warn, rule.warn)):
+            if base is not None:
+                assert mine is not None
+                assert mine.upper == base.upper
+                assert mine.limit <= base.limit if base.upper else mine.limit >= base.limit
+        assert (ours.min_samples or 0) >= (rule.min_samples or 0)
+
+
+def test_classic_has_exactly_the_published_thresholds() -> None:
+    policy = load_policy("classic").policy
+    assert policy.budget.executions == 100
+    assert {rule.metric: (rule.fail and rule.fail.text, rule.warn and rule.warn.text) for rule in policy.rules} == {
+        "coverage_gain": ("< 0.5%", None),
+        "defect_density": ("< 2.0", None),
+        "long_tail_hit_rate": ("< 30%", "< 60%"),
+        "regression_rate": ("> 20%", None),
+        "coverage_gain_per_iteration": ("< 0.005%", "> 0.1%"),
+    }
+    limits = {rule.metric: (rule.fail and rule.fail.limit, rule.warn and rule.warn.limit) for rule in policy.rules}
+    assert limits["coverage_gain_per_iteration"] == (0.00005, 0.001)
+    assert {rule.on_breach for rule in policy.rules} == {"fail"}
+    assert {rule.confidence for rule in policy.rules} == {None}
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"gain": 0.004}, "coverage-gain"),
+        ({"found": 0}, "defect-density"),
+    ],
+)
+def test_classic_fails_a_search_that_achieves_too_little(change: dict[str, float], rule: str) -> None:
+    result = judge("classic", campaign("classic", **change))  # type: ignore[arg-type]
+    assert result.verdict is Verdict.FAIL
+    assert rule in {outcome.id for outcome in result.rules if outcome.status is Status.FAIL}
+
+
+def test_classic_warns_of_coverage_that_comes_too_easily() -> None:
+    result = judge("classic", campaign("classic", gain=0.3))
+    assert result.verdict is Verdict.PASS
+    assert [rule.id for rule in result.rules if rule.status is Status.WARN] == ["coverage-gain-per-iteration"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_description_names_every_rule_with_its_limits(name: str) -> None:
+    loaded = load_policy(name)
+    text = describe(loaded, today=TODAY)
+    for rule in loaded.policy.rules:
+        assert f"  {rule.id}\n" in text
+        assert rule.metric in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_description_is_exact_about_limits_and_waivers(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        "version: 1\nname: p\nrules:\n"
+        "  - {id: r, metric: defect_rate, fail: '>= 20%', warn: '> 0.1', min_samples: 30, slice: {by: class}, compare: {max_rise: 0.02}}\n"
+        "waivers:\n"
+        "  - {rule: r, slice: truck, reason: Glare., owner: '@a', expires: 2026-01-01}\n"
+        "  - {rule: r, reason: Fog., owner: '@b', expires: 2027-01-01}\n"
+    )
+    text = describe(load_policy(str(path)), today=TODAY)
+    assert "If defect_rate in the worst class is at least 20 %, the run fails." in text
+    assert "If defect_rate in the worst class is more than 10 %, the report warns." in text
+    assert "r (only slice truck): Glare. Owner @a, EXPIRED on 2026-01-01." in text
+    assert "r: Fog. Owner @b, in force until 2027-01-01." in text
+    assert "measures no baseline" in text
