@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from gate.afterwards import Reading
 from gate.campaign.budget import Budget
 from gate.campaign.events import EventLog, Observer
 from gate.campaign.judging import JudgingArm
-from gate.campaign.loop import Campaign, CampaignOutcome, Seeds
+from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.preflight import Preflight, predict_all, run_preflight
 from gate.campaign.run_folder import RunFolder
 from gate.campaign.search import SearchArm
@@ -27,34 +28,23 @@ from gate.domains.image.dataset import ImageSet, load_images
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.signature import complete_input
 from gate.errors import ConfigError, EvidenceError, GateError, RegistryError
-from gate.metrics import compute
 from gate.metrics.evidence import (
     CleanEvidence,
-    CoverageEvidence,
-    Evidence,
-    JudgedSeed,
     LongTailEvidence,
     RegressionEvidence,
-    SearchDefect,
 )
 from gate.models.outputs import OutputKind, predictions
-from gate.policy.evaluate import Judgement, evaluate
 from gate.policy.load import LoadedPolicy, load_policy
+from gate.record import evidence_of, judged, record
 from gate.registry.download import download_artifact, download_model
 from gate.registry.mlmodel import ModelDescription, describe
 from gate.registry.previous import fetch_run, previous_run_id
 from gate.registry.publish import publish
-from gate.registry.resolve import ModelReference, resolve
+from gate.registry.resolve import resolve
 from gate.report import write
 from gate.result import (
-    ArmSummary,
-    CampaignSummary,
-    CoverageSummary,
-    CurvePoint,
     DataSetInfo,
-    Metric,
     ModelInfo,
-    PreflightCheck,
     PreviousInfo,
     Result,
     Verdict,
@@ -63,10 +53,10 @@ from gate.result import (
 from gate.triage.confirm import Confirmer
 from gate.triage.long_tail import match
 from gate.triage.regression import Recurrence, replay_earlier
-from gate.triage.root_causes import root_causes
 from gate.trust.digest import digest
+from gate.work import Work
 
-__all__ = ["Outcome", "evaluate_again", "run"]
+__all__ = ["Outcome", "run"]
 
 DEFAULT_BUDGET = BudgetSettings.model_validate({"wall": "10m"})  # where neither the user nor the policy says
 LONG_TAIL_ERRORS = 20  # below this, and below this many natural defects, long_tail_hit_rate is null
@@ -81,41 +71,6 @@ class Outcome:
     folder: Path
     published: str | None = None  # MLflow run id
     publish_problem: str | None = None
-
-
-@dataclass
-class _Work:
-    """What is known so far; whatever there is when an error strikes still gets into the record."""
-
-    settings: Settings
-    policy: LoadedPolicy
-    folder: RunFolder
-    budget: Budget
-    events: EventLog
-    started_at: str
-    reference: ModelReference | None = None
-    candidate: ModelInfo | None = None
-    baseline: ModelInfo | None = None
-    baseline_reference: ModelReference | None = None
-    data: dict[str, DataSetInfo] = field(default_factory=dict)
-    classes: tuple[str, ...] = ()
-    preflight: tuple[PreflightCheck, ...] = ()
-    preflight_faults: int | None = None
-    environment: dict[str, Any] = field(default_factory=dict)
-    fingerprint: dict[str, Any] = field(default_factory=dict)
-    confirmer: Confirmer | None = None
-    campaign: Campaign | None = None
-    judging: JudgingArm | None = None
-    seeds: Seeds | None = None
-    clean: CleanEvidence | None = None
-    long_tail: LongTailEvidence | None = None
-    long_tail_hits: dict[str, bool] = field(default_factory=dict)
-    regression: RegressionEvidence | None = None
-    regression_reason: str | None = None
-    gradients: bool = True
-    previous: PreviousInfo | None = None
-    coverage: dict[str, dict[str, Any]] = field(default_factory=dict)
-    model_calls: int = 0
 
 
 def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callable[[], bool] = lambda: False) -> Outcome:
@@ -139,7 +94,7 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
     folder = RunFolder.prepare(Path(settings.out), _identity(settings, policy, budget.settings))
     events = EventLog(folder.path / "events.jsonl", tuple(observers))
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    work = _Work(settings, policy, folder, budget, events, started_at, environment=_environment())
+    work = Work(settings, policy, folder, budget, events, started_at, environment=_environment())
     events.emit("budget", **budget.settings.model_dump())
     try:
         with tempfile.TemporaryDirectory(prefix="gate-") as private:
@@ -159,7 +114,7 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
 # Fetch and load
 
 
-def _evaluate(work: _Work, private: Path, stop: Callable[[], bool]) -> Result:
+def _evaluate(work: Work, private: Path, stop: Callable[[], bool]) -> Result:
     settings, budget, events = work.settings, work.budget, work.events
     assert settings.model is not None
     events.emit("phase", name="fetch")
@@ -196,10 +151,11 @@ def _evaluate(work: _Work, private: Path, stop: Callable[[], bool]) -> Result:
             training=loaded["training"],
             batch_size=settings.batch_size,
         )
+        _remember_reading(work, reading, seeds, preflight)
         return _fuzz(work, worker, sets, preflight, private, stop)
 
 
-def _start_worker(work: _Work, folder: Path) -> Worker:
+def _start_worker(work: Work, folder: Path) -> Worker:
     try:
         worker = Worker(folder, start_timeout=work.budget.wall_left())
     except Silent as error:
@@ -211,7 +167,7 @@ def _start_worker(work: _Work, folder: Path) -> Worker:
 
 
 def _load_model(
-    work: _Work, worker: Worker, folder: Path, description: ModelDescription, reading: InputSettings, seeds: ImageSet
+    work: Work, worker: Worker, folder: Path, description: ModelDescription, reading: InputSettings, seeds: ImageSet
 ) -> dict[str, Any]:
     parameters = {
         "folder": str(folder),
@@ -235,7 +191,7 @@ def _load_model(
     return loaded
 
 
-def _load_data(work: _Work, reading: InputSettings, private: Path) -> dict[str, ImageSet]:
+def _load_data(work: Work, reading: InputSettings, private: Path) -> dict[str, ImageSet]:
     settings = work.settings
     classes = _class_names(settings)
     sets: dict[str, ImageSet] = {}
@@ -264,6 +220,18 @@ def _load_data(work: _Work, reading: InputSettings, private: Path) -> dict[str, 
     return sets
 
 
+def _remember_reading(work: Work, reading: InputSettings, seeds: ImageSet, preflight: Preflight) -> None:
+    said = Reading(
+        input=reading,
+        value_range=seeds.value_range,
+        channels=int(seeds.x.shape[3]),
+        output_kind=preflight.output_kind,
+        output_key=work.settings.output.key,
+        tracking_uri=work.settings.tracking_uri,
+    )
+    (work.folder.campaign / "reading.json").write_text(said.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
 def _class_names(settings: Settings) -> tuple[str, ...] | None:
     if not isinstance(settings.classes, str):
         return settings.classes
@@ -283,14 +251,14 @@ def _class_names(settings: Settings) -> tuple[str, ...] | None:
 
 
 def _fuzz(
-    work: _Work,
+    work: Work,
     worker: Worker,
     sets: Mapping[str, ImageSet],
     preflight: Preflight,
     private: Path,
     stop: Callable[[], bool],
 ) -> Result:
-    settings, clean = work.settings, sets["seeds"]
+    clean = sets["seeds"]
     work.classes, work.preflight, work.preflight_faults = preflight.classes, preflight.checks, preflight.faults
     for check in preflight.checks:
         work.events.emit("preflight", **check.model_dump())
@@ -322,7 +290,7 @@ def _fuzz(
     return _measured(work)
 
 
-def _watch(work: _Work, worker: Worker, profile: ImageSet | None, output_kind: OutputKind) -> dict[str, float]:
+def _watch(work: Work, worker: Worker, profile: ImageSet | None, output_kind: OutputKind) -> dict[str, float]:
     """Chooses layers, measures ranges on the profile set, takes the seeds' coverage; returns it by criterion."""
     assert work.seeds is not None
     settings = work.settings
@@ -342,7 +310,7 @@ def _watch(work: _Work, worker: Worker, profile: ImageSet | None, output_kind: O
 
 
 def _campaign(
-    work: _Work,
+    work: Work,
     worker: Worker,
     domain: ImageDomain,
     output_kind: OutputKind,
@@ -378,7 +346,7 @@ def _campaign(
     return work.campaign
 
 
-def _long_tail(work: _Work, worker: Worker, domain: ImageDomain, tail: ImageSet, output_kind: OutputKind) -> None:
+def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, output_kind: OutputKind) -> None:
     """Predictions on the long-tail set, and which natural defects have a counterpart there."""
     assert work.seeds is not None
     assert work.confirmer is not None
@@ -413,7 +381,7 @@ def _long_tail(work: _Work, worker: Worker, domain: ImageDomain, tail: ImageSet,
     work.long_tail_hits = {defect.id: hit for defect, hit in zip(defects, matched.hits, strict=True)}
 
 
-def _regression(work: _Work, worker: Worker, domain: ImageDomain, output_kind: OutputKind, private: Path) -> None:
+def _regression(work: Work, worker: Worker, domain: ImageDomain, output_kind: OutputKind, private: Path) -> None:
     """Replays an earlier run's defects, if there is an earlier run."""
     assert work.seeds is not None
     settings = work.settings
@@ -447,7 +415,7 @@ def _regression(work: _Work, worker: Worker, domain: ImageDomain, output_kind: O
     _take_recurrences(work, source, earlier, recurrences)
 
 
-def _take_recurrences(work: _Work, source: str, earlier: Result, recurrences: Sequence[Recurrence]) -> None:
+def _take_recurrences(work: Work, source: str, earlier: Result, recurrences: Sequence[Recurrence]) -> None:
     work.regression = RegressionEvidence(
         source=source,
         recurs={one.defect.id: one.why for one in recurrences},
@@ -465,7 +433,7 @@ def _take_recurrences(work: _Work, source: str, earlier: Result, recurrences: Se
     work.events.emit("regression", defects=len(recurrences), recurring=len(recurring))
 
 
-def _save_campaign(work: _Work, worker: Worker, campaign: Campaign) -> None:
+def _save_campaign(work: Work, worker: Worker, campaign: Campaign) -> None:
     assert work.seeds is not None
     campaign.search.corpus.save(work.folder.campaign, work.seeds.ids)
     fields, arrays = worker.call("coverage_state")
@@ -477,130 +445,18 @@ def _save_campaign(work: _Work, worker: Worker, campaign: Campaign) -> None:
 # Measure, judge, report, publish
 
 
-def _measured(work: _Work) -> Result:
-    assert work.campaign is not None
-    assert work.candidate is not None
-    evidence = _evidence(work)
+def _measured(work: Work) -> Result:
+    evidence = evidence_of(work)
     (work.folder.campaign / "evidence.json").write_text(evidence.model_dump_json() + "\n", encoding="utf-8")
-    partial = work.campaign.outcome.stop_reason == "interrupted"
-    blank = _record(work, Verdict.INCONCLUSIVE, ())
-    judgement, metrics = _judge(evidence, work.policy, work.candidate, blank, work.settings.advisory)
-    result = blank.model_copy(
-        update={
-            "verdict": judgement.verdict,
-            "exit_code": judgement.exit_code,
-            "reasons": judgement.reasons,
-            "next_steps": judgement.next_steps,
-            "rules": judgement.rules,
-            "metrics": metrics,
-            "partial": partial,
-        }
-    )
-    return _marked_partial(result) if partial else result
+    return judged(record(work, Verdict.INCONCLUSIVE, ()), evidence, work.policy, advisory=work.settings.advisory)
 
 
-def _judge(
-    evidence: Evidence, policy: LoadedPolicy, candidate: ModelInfo, result: Result, advisory: bool
-) -> tuple[Judgement, dict[str, Metric]]:
-    criterion = policy.policy.criterion
-    if criterion is not None:
-        evidence = evidence.model_copy(update={"criterion": criterion})
-    metrics = compute(evidence)
-    judgement = evaluate(
-        policy.policy,
-        metrics,
-        today=datetime.now(UTC).date(),
-        candidate=candidate,
-        root_causes=result.root_causes,
-        advisory=advisory,
-        metrics_at=lambda confidence: compute(evidence, confidence=confidence),
-    )
-    return judgement, metrics
-
-
-def _marked_partial(result: Result) -> Result:
-    """A campaign that was interrupted can fail a model but never pass it."""
-    said = "The campaign was interrupted before its budget ended; this result is partial."
-    if result.verdict is not Verdict.PASS:
-        return result.model_copy(update={"reasons": (*result.reasons, said)})
-    return result.model_copy(
-        update={
-            "verdict": Verdict.INCONCLUSIVE,
-            "exit_code": exit_code_of(Verdict.INCONCLUSIVE, advisory=result.advisory),
-            "reasons": (said, *result.reasons),
-        }
-    )
-
-
-def _evidence(work: _Work) -> Evidence:
-    assert work.campaign is not None
-    assert work.seeds is not None
-    assert work.judging is not None
-    assert work.confirmer is not None
-    outcome, seeds = work.campaign.outcome, work.seeds
-    search = outcome.counts["search"]
-    domain_family = work.campaign.domain.family
-    judged = tuple(
-        JudgedSeed(
-            seed_id=seeds.ids[row.seed],
-            label=int(seeds.labels[row.seed]),
-            operators=row.operators,
-            families=tuple(domain_family(name) for name in row.operators),
-            severities=row.severities,
-            valid=row.valid,
-            failed=row.failed,
-            predicted=row.predicted,
-        )
-        for row in work.judging.rows
-    )
-    return Evidence(
-        seed=work.settings.seed,
-        classes=work.classes,
-        clean=work.clean,
-        long_tail=work.long_tail,
-        judged=judged,
-        judging_mutants_per_seed=work.judging.mutants_per_seed,
-        search_executions=search.executions,
-        search_device_seconds=search.seconds,
-        searched_seed_ids=seeds.ids,
-        defects=tuple(
-            SearchDefect(
-                id=defect.id,
-                seed_id=defect.seed_id,
-                label=defect.label,
-                predicted=defect.predicted,
-                natural=defect.natural,
-                recurs_in_long_tail=work.long_tail_hits.get(defect.id),
-            )
-            for defect in work.confirmer.defects
-            if defect.arm == "search"
-        ),
-        root_causes=len(root_causes(work.confirmer.defects, work.classes)),
-        coverage={
-            name: CoverageEvidence(
-                initial=outcome.initial[name],
-                final=outcome.final[name],
-                after_first=outcome.after_first[name],
-                first=outcome.first,
-            )
-            for name in outcome.initial
-        },
-        criterion=work.settings.coverage.criteria[0],
-        regression=work.regression,
-        regression_reason=work.regression_reason,
-        nonfinite_outputs=outcome.nonfinite,
-        flaky_findings=work.confirmer.flaky,
-        preflight_faults=work.preflight_faults,
-        executions=outcome.executions,
-    )
-
-
-def _failed(work: _Work, error: GateError) -> Result:
+def _failed(work: Work, error: GateError) -> Result:
     """The record of a run that could not be judged; whatever was found until then is in it."""
     verdict = Verdict.INCONCLUSIVE if isinstance(error, EvidenceError) else Verdict.ERROR
     where = f" ({error.where})" if error.where else ""
     last_words = (f"Last words: {' / '.join(error.details.splitlines()[-4:])}",) if error.details else ()
-    result = _record(work, verdict, (f"{error.what}{where}", *last_words))
+    result = record(work, verdict, (f"{error.what}{where}", *last_words))
     code = exit_code_of(verdict, advisory=work.settings.advisory)
     if verdict is Verdict.ERROR:
         code = error.exit_code
@@ -609,13 +465,13 @@ def _failed(work: _Work, error: GateError) -> Result:
     return result.model_copy(update={"exit_code": code, "next_steps": hint})
 
 
-def _record_failure(work: _Work, error: Exception) -> None:
+def _record_failure(work: Work, error: Exception) -> None:
     """An error nobody foresaw: recorded as such before it is raised, so that a folder never looks like a run that passed."""
-    result = _record(work, Verdict.ERROR, (f"The gate itself failed: {type(error).__name__}: {error}",))
+    result = record(work, Verdict.ERROR, (f"The gate itself failed: {type(error).__name__}: {error}",))
     write(result.model_copy(update={"exit_code": 3}), work.folder.path)
 
 
-def _finish(work: _Work, result: Result) -> Outcome:
+def _finish(work: Work, result: Result) -> Outcome:
     work.events.emit("phase", name="report")
     write(result, work.folder.path)
     published, problem = None, None
@@ -638,106 +494,10 @@ def _finish(work: _Work, result: Result) -> Outcome:
     return Outcome(result, work.folder.path, published, problem)
 
 
-def _wants_publishing(work: _Work) -> bool:
+def _wants_publishing(work: Work) -> bool:
     if work.settings.publish is not None:
         return work.settings.publish
     return work.reference is not None and work.reference.folder is None
-
-
-def _record(work: _Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
-    candidate = work.candidate or ModelInfo(uri=str(work.settings.model), resolved_uri=str(work.settings.model))
-    defects = tuple(work.confirmer.defects) if work.confirmer is not None else ()
-    return Result(
-        verdict=verdict,
-        exit_code=exit_code_of(verdict, advisory=work.settings.advisory),
-        advisory=work.settings.advisory,
-        reasons=reasons,
-        candidate=candidate,
-        baseline=work.baseline,
-        previous=work.previous,
-        policy=work.policy.info,
-        classes=work.classes,
-        data=work.data,
-        preflight=work.preflight,
-        campaign=_campaign_summary(work),
-        coverage=_coverage_summaries(work),
-        curve=tuple(
-            CurvePoint(
-                executions=point.executions,
-                coverage=point.coverage,
-                random=point.random,
-                noise=point.noise,
-                findings=point.findings,
-                defects=point.defects,
-            )
-            for point in (work.campaign.outcome.curve if work.campaign is not None else ())
-        ),
-        defects=defects,
-        root_causes=root_causes(defects, work.classes),
-        isolation={"process": "own process group", "environment": "allow-list", "network": "not restricted", "files": "not restricted"},
-        environment=work.environment,
-    )
-
-
-def _campaign_summary(work: _Work) -> CampaignSummary | None:
-    if work.campaign is None:
-        return None
-    outcome: CampaignOutcome = work.campaign.outcome
-    counts = outcome.counts
-    fuzzed = [counts[arm] for arm in ("search", "judging", "random")]
-    executed = sum(count.executions for count in fuzzed)
-    return CampaignSummary(
-        seed=work.settings.seed,
-        executions=outcome.executions,
-        model_calls=work.model_calls or sum(count.model_calls for count in counts.values()),
-        wall_seconds=round(work.budget.seconds, 3),
-        device=str(work.fingerprint.get("device", "unknown")),
-        device_hours=counts["search"].seconds / 3600.0,
-        stop_reason=outcome.stop_reason,
-        valid_fraction=sum(count.valid for count in fuzzed) / executed if executed else None,
-        arms={
-            arm: ArmSummary(
-                executions=count.executions,
-                valid=count.valid,
-                findings=count.findings,
-                defects=count.defects,
-                model_calls=count.model_calls,
-                coverage=count.coverage if arm != "judging" else {},
-            )
-            for arm, count in counts.items()
-        },
-        fingerprint=work.fingerprint,
-        started_at=work.started_at,
-        operators={
-            name: {
-                "executions": count.executions,
-                "valid": count.valid,
-                "findings": count.findings,
-                "new_items": count.new_items,
-            }
-            for name, count in outcome.operators.items()
-            if count.executions
-        },
-    )
-
-
-def _coverage_summaries(work: _Work) -> dict[str, CoverageSummary]:
-    if work.campaign is None:
-        return {}
-    outcome = work.campaign.outcome
-    return {
-        name: CoverageSummary(
-            initial=outcome.initial[name],
-            final=outcome.final[name],
-            gain=outcome.final[name] - outcome.initial[name],
-            gain_per_iteration=(outcome.after_first[name] - outcome.initial[name]) / outcome.first if outcome.first else None,
-            raw_final=outcome.raw[name],
-            covered=int(work.coverage.get(name, {}).get("covered", 0)),
-            total=work.coverage.get(name, {}).get("total"),
-            by_layer=work.coverage.get(name, {}).get("by_layer", {}),
-        )
-        for name in outcome.initial
-    }
 
 
 def _budget(given: BudgetSettings, policy: LoadedPolicy) -> BudgetSettings:

@@ -38,13 +38,16 @@ def attack(
     Returns:
         float32, the shape of ``x``.
     """
-    import foolbox
+    from foolbox.attacks.fast_gradient_method import LinfFastGradientAttack
+    from foolbox.attacks.projected_gradient_descent import LinfProjectedGradientDescentAttack
+    from foolbox.criteria import Misclassification
+    from foolbox.models import PyTorchModel
 
-    wrapped = foolbox.PyTorchModel(model, bounds=bounds, device=device)
-    chosen = foolbox.attacks.LinfFastGradientAttack(random_start=False) if name == "fgsm" else foolbox.attacks.LinfPGD(steps=steps)
+    wrapped = PyTorchModel(model, bounds=bounds, device=device)
+    chosen = LinfFastGradientAttack() if name == "fgsm" else LinfProjectedGradientDescentAttack(steps=steps)
     devices = [device] if device.type == "cuda" else []
     # foolbox draws from torch's global generator; the fork gives it back as it was.
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
-        mutants: Tensor = chosen.run(wrapped, x, foolbox.criteria.Misclassification(labels), epsilon=epsilon)
+        mutants: Tensor = chosen.run(wrapped, x, Misclassification(labels), epsilon=epsilon)
     return mutants.detach()

@@ -1,7 +1,8 @@
 """The campaign: arms take turns until the budget ends, coverage saturates, or somebody says stop.
 
-Each turn: an arm proposes a batch of mutants, the worker runs it in one pass which also updates coverage, the oracles look at the outputs, findings
-go to whoever confirms them, and the arm learns. What steers counts executions and model calls, never seconds; time only ends the loop.
+Each turn: an arm proposes a batch of mutants, the worker runs it in one pass which also updates coverage, the oracles look at the
+outputs, findings go to whoever confirms them, and the arm learns. What steers counts executions and model calls, never seconds; time
+only ends the loop.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class OperatorChoice:
         return random.choice(len(self.names), size=count, p=self.weights())
 
     def learn(self, operators: np.ndarray, added_coverage: np.ndarray, found: np.ndarray) -> None:
-        """Takes in a step: operator positions int [N], whether each mutant added coverage bool [N], whether it was a new finding bool [N]."""
+        """Takes in a step: operators int [N] by position, which mutants added coverage bool [N], which were new findings bool [N]."""
         size = len(self.names)
         self._tries += np.bincount(operators, minlength=size)
         self._reward += np.bincount(operators, weights=np.minimum(added_coverage + FINDING_WORTH * found, FINDING_WORTH), minlength=size)

@@ -1,7 +1,7 @@
 """Checks before any fuzzing: is the model steady, does it fit the data, and is what it gets what it was trained on?
 
-Each complaint says what was seen and what to change. A *fault* belongs to the model and counts in the metric ``preflight_faults``; a *note* is for
-a person to read; what makes a campaign pointless is raised as an error.
+Each complaint says what was seen and what to change. A *fault* belongs to the model and counts in the metric ``preflight_faults``; a
+*note* is for a person to read; what makes a campaign pointless is raised as an error.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def send(
         if str(contiguous.dtype) not in _DTYPES:
             raise ValueError(f"the wire carries no {contiguous.dtype} tensors ({name})")
         tensors.append({"name": name, "dtype": str(contiguous.dtype), "shape": list(array.shape)})
-        parts.append(memoryview(contiguous.reshape(-1).view(np.uint8)))
+        parts.append(contiguous.reshape(-1).view(np.uint8).data)
     text = json.dumps({**message, "tensors": tensors}, allow_nan=False).encode("ascii")
     payload = sum(part.nbytes for part in parts)
     if len(text) > MAX_JSON or payload > MAX_PAYLOAD or len(tensors) > MAX_TENSORS:

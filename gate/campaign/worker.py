@@ -1,8 +1,8 @@
 """The worker process: loads the model, runs it, and answers the supervisor over one socket. Nothing else ever imports the model's code.
 
-Started as ``python -P -m gate.campaign.worker FD`` in a process group of its own, with an environment that holds no secret. Its standard
-output and error go to the supervisor as last words only; answers travel over the socket ``FD``. Requests and answers carry the nonce that the
-supervisor gave at the start, so that a process that exits early or prints nonsense can't be taken for one that finished.
+Started as ``python -P -m gate.campaign.worker FD`` in a process group of its own, with an environment that holds no secret. Its
+standard output and error go to the supervisor as last words only; answers travel over the socket ``FD``. Requests and answers carry the
+nonce that the supervisor gave at the start, so that a process that exits early or prints nonsense can't be taken for one that finished.
 """
 
 from __future__ import annotations

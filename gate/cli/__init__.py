@@ -50,7 +50,7 @@ class _Lazy(click.Group):
 
             close = nearest(args[0], _COMMANDS) if args else None
             if close:
-                error.message += f" Did you mean {close!r}?"
+                raise click.UsageError(f"{error.message} Did you mean {close!r}?", ctx) from error
             raise
 
 

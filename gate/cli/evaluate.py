@@ -18,8 +18,8 @@ def command(run: Path, policy: str, out: Path | None, advisory: bool | None) -> 
     """Returns the exit code of the new verdict."""
     from rich.console import Console
 
+    from gate.afterwards import evaluate_again, write_elsewhere
     from gate.cli.verdict import show_result
-    from gate.pipeline import evaluate_again, write_elsewhere
 
     result = evaluate_again(run, policy, advisory=advisory)
     if out is not None:

@@ -17,7 +17,7 @@ __all__ = ["command"]
 @click.option("--tracking-uri", help="MLflow tracking server, database or folder; the run's own where absent.")
 def command(run: Path, defect: str, model: str | None, device: str, tracking_uri: str | None) -> int:
     """Prints what the model says of the original and of the mutant."""
-    from gate.pipeline import replay_defect
+    from gate.afterwards import replay_defect
 
     replayed = replay_defect(run, defect, model=model, device=device, tracking_uri=tracking_uri)
     for line in replayed.lines:

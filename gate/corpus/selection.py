@@ -31,4 +31,5 @@ def draw(weights: np.ndarray, count: int, random: np.random.Generator) -> np.nda
     """int64 [count]: positions drawn with replacement in proportion to ``weights`` [N]."""
     total = np.cumsum(weights)
     positions: np.ndarray = np.searchsorted(total, random.random(count) * total[-1], side="right")
-    return np.minimum(positions, len(weights) - 1).astype(np.int64)
+    capped: np.ndarray = np.minimum(positions, len(weights) - 1).astype(np.int64)
+    return capped

@@ -1,0 +1,179 @@
+"""What can be done with a finished run: judge it again under another policy, and run one of its defects again."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from gate.campaign.supervisor import Worker
+from gate.config import InputSettings
+from gate.domains.image import picture
+from gate.errors import DataError, EvidenceError, OutputError
+from gate.metrics.evidence import Evidence
+from gate.models.outputs import OutputKind
+from gate.policy.load import load_policy
+from gate.record import judged
+from gate.registry.download import download_model
+from gate.registry.mlmodel import describe
+from gate.registry.resolve import resolve
+from gate.report import write
+from gate.result import Result
+from gate.strict_yaml import nearest
+from gate.triage.confirm import replay
+
+__all__ = ["Reading", "Replayed", "evaluate_again", "replay_defect", "write_elsewhere"]
+
+
+class Reading(BaseModel):
+    """How a run read its files and its model: ``campaign/reading.json``, so that a defect can be run again without the settings file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    input: InputSettings
+    value_range: tuple[float, float]
+    channels: int
+    output_kind: OutputKind
+    output_key: str | int | None
+    tracking_uri: str | None
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What became of a defect when it was run again."""
+
+    lives: bool
+    lines: tuple[str, ...]  # for a person
+
+
+def evaluate_again(folder: Path, policy_name: str, *, advisory: bool | None = None) -> Result:
+    """Judges a finished run under another policy without fuzzing; writes nothing.
+
+    Raises:
+        OutputError: the folder holds no finished run, or its evidence is damaged.
+        PolicyError: the policy can't be used.
+        EvidenceError: the run ended before there was any evidence to judge.
+    """
+    result = Result.load(folder)
+    policy = load_policy(policy_name)
+    path = folder / "campaign" / "evidence.json"
+    if not path.is_file():
+        raise EvidenceError(
+            "The run ended before there was any evidence to judge.", where=str(path), hint="See the run's reasons, then run the gate again."
+        )
+    try:
+        evidence = Evidence.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise OutputError("The run's evidence is damaged.", where=str(path), hint="Run the gate again.") from error
+    return judged(result, evidence, policy, advisory=result.advisory if advisory is None else advisory)
+
+
+def write_elsewhere(result: Result, run: Path, out: Path) -> None:
+    """Writes the renderings of a result, with the pictures of its run, into a new or empty folder.
+
+    Raises:
+        OutputError: the folder is not empty or can't be written.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()):
+            raise OutputError("The output folder is not empty.", where=str(out), hint="Give a new folder with --out.")
+        if (run / "defects").is_dir():
+            shutil.copytree(run / "defects", out / "defects")
+        (out / "campaign").mkdir()
+        for name in ("evidence.json", "reading.json"):
+            if (run / "campaign" / name).is_file():
+                shutil.copyfile(run / "campaign" / name, out / "campaign" / name)
+    except OSError as error:
+        raise OutputError(f"The output folder can't be written: {error.strerror or error}.", where=str(out)) from error
+    write(result, out)
+
+
+def replay_defect(
+    run: Path, defect_id: str, *, model: str | None = None, device: str = "auto", tracking_uri: str | None = None, times: int = 3
+) -> Replayed:
+    """Runs the files of one defect again, at batch size 1.
+
+    Args:
+        run: folder of the run.
+        defect_id: one of its defects, or the beginning of one's id.
+        model: another model than the run's candidate, such as its fix.
+        device: auto, cpu, cuda or cuda:N.
+        tracking_uri: MLflow's; the run's own where None.
+        times: how often the mutant is run.
+
+    Raises:
+        DataError: no such defect, or its files are missing.
+        GateError: whatever fetching, loading and running a model can raise.
+    """
+    result = Result.load(run)
+    matching = [defect for defect in result.defects if defect.id == defect_id] or [
+        defect for defect in result.defects if defect_id and defect.id.startswith(defect_id)
+    ]
+    if len(matching) != 1:
+        close = nearest(defect_id, [defect.id for defect in result.defects])
+        raise DataError(
+            f"The run has {'no' if not matching else 'more than one'} defect {defect_id!r} among its {len(result.defects)}.",
+            where=str(run),
+            hint=f"Did you mean {close}?" if close else "See result.json or the report for the ids.",
+        )
+    defect = matching[0]
+    reading = _reading(run)
+    reference = resolve(model or result.candidate.resolved_uri, tracking_uri=tracking_uri or reading.tracking_uri)
+    with tempfile.TemporaryDirectory(prefix="gate-") as private:
+        folder = download_model(reference, Path(private) / "model")
+        description = describe(folder)
+        with Worker(Path(private) / "worker") as worker:
+            parameters = {
+                "folder": str(folder),
+                "description": description.to_dict(),
+                "device": device,
+                "reading": reading.input.model_dump(mode="json"),
+                "value_range": list(reading.value_range),
+                "channels": reading.channels,
+                "output_key": reading.output_key,
+                "classes": len(result.classes),
+                "seed": 0 if result.campaign is None else result.campaign.seed,
+            }
+            worker.call("load", parameters)
+
+            def answers(name: str, count: int) -> list[tuple[int, float]]:
+                sample = _load(run / defect.files.get(name, ""), defect.id)
+                seen = replay(worker, sample, defect.label, reading.output_kind, count)
+                return [(int(one.predicted[0]), float(np.nan_to_num(one.probabilities[0]).max())) for one in seen]
+
+            original, mutants = answers("original_data", 1), answers("mutant_data", times)
+    lives = any(predicted != defect.label for predicted, _ in mutants)
+
+    def said(answer: tuple[int, float]) -> str:
+        return "no finite output" if answer[0] < 0 else f"{result.class_name(answer[0])} ({answer[1]:.1%})"
+
+    operators = " then ".join(str(step["operator"]) for step in defect.recipe)
+    steady = len({predicted for predicted, _ in mutants}) == 1
+    lines = (
+        f"defect     {defect.id}: {result.class_name(defect.label)}, after {operators}",
+        f"model      {reference.resolved_uri}",
+        f"original   read as {said(original[0])}",
+        f"mutant     read as {said(mutants[0])}" + ("" if steady else f"; not the same in {times} runs"),
+        f"files      {run / defect.files['original']}  {run / defect.files['mutant']}  {run / defect.files['diff']}",
+        "the defect lives" if lives else "the defect is gone",
+    )
+    return Replayed(lives, lines)
+
+
+def _reading(run: Path) -> Reading:
+    path = run / "campaign" / "reading.json"
+    try:
+        return Reading.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise OutputError("The run does not say how it read its files.", where=str(path), hint="Give the whole folder of a run.") from error
+
+
+def _load(path: Path, defect_id: str) -> np.ndarray:
+    if not path.is_file():
+        raise DataError(f"The run lacks a file of its defect {defect_id}.", where=str(path), hint="Give the whole folder of a run.")
+    return picture.load(path)

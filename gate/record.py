@@ -1,0 +1,215 @@
+"""From what a run knows to its record: the evidence, the judgement, and the one object that every rendering is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from gate.campaign.loop import CampaignOutcome
+from gate.metrics import compute
+from gate.metrics.evidence import CoverageEvidence, Evidence, JudgedSeed, SearchDefect
+from gate.policy.evaluate import evaluate
+from gate.policy.load import LoadedPolicy
+from gate.result import ArmSummary, CampaignSummary, CoverageSummary, CurvePoint, Metric, ModelInfo, Result, Verdict, exit_code_of
+from gate.triage.root_causes import root_causes
+from gate.work import Work
+
+__all__ = ["evidence_of", "judged", "record"]
+
+
+def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory: bool) -> Result:
+    """The record with metrics, rules, reasons and verdict filled in from the evidence.
+
+    A campaign that was interrupted can fail a model but never pass it.
+    """
+    if policy.policy.criterion is not None:
+        evidence = evidence.model_copy(update={"criterion": policy.policy.criterion})
+    metrics: Mapping[str, Metric] = compute(evidence)
+    judgement = evaluate(
+        policy.policy,
+        metrics,
+        today=datetime.now(UTC).date(),
+        candidate=blank.candidate,
+        root_causes=blank.root_causes,
+        advisory=advisory,
+        metrics_at=lambda confidence: compute(evidence, confidence=confidence),
+    )
+    verdict, reasons = judgement.verdict, judgement.reasons
+    if blank.partial:
+        said = "The campaign was interrupted before its budget ended; this result is partial."
+        reasons = (said, *reasons) if verdict is Verdict.PASS else (*reasons, said)
+        verdict = Verdict.INCONCLUSIVE if verdict is Verdict.PASS else verdict
+    return blank.model_copy(
+        update={
+            "verdict": verdict,
+            "exit_code": exit_code_of(verdict, advisory=advisory),
+            "advisory": advisory,
+            "policy": policy.info,
+            "reasons": reasons,
+            "next_steps": judgement.next_steps,
+            "rules": judgement.rules,
+            "metrics": metrics,
+        }
+    )
+
+
+def evidence_of(work: Work) -> Evidence:
+    """Everything the metrics are computed from, once the campaign is over."""
+    assert work.campaign is not None
+    assert work.seeds is not None
+    assert work.judging is not None
+    assert work.confirmer is not None
+    outcome, seeds = work.campaign.outcome, work.seeds
+    search = outcome.counts["search"]
+    domain_family = work.campaign.domain.family
+    judged = tuple(
+        JudgedSeed(
+            seed_id=seeds.ids[row.seed],
+            label=int(seeds.labels[row.seed]),
+            operators=row.operators,
+            families=tuple(domain_family(name) for name in row.operators),
+            severities=row.severities,
+            valid=row.valid,
+            failed=row.failed,
+            predicted=row.predicted,
+        )
+        for row in work.judging.rows
+    )
+    return Evidence(
+        seed=work.settings.seed,
+        classes=work.classes,
+        clean=work.clean,
+        long_tail=work.long_tail,
+        judged=judged,
+        judging_mutants_per_seed=work.judging.mutants_per_seed,
+        search_executions=search.executions,
+        search_device_seconds=search.seconds,
+        searched_seed_ids=seeds.ids,
+        defects=tuple(
+            SearchDefect(
+                id=defect.id,
+                seed_id=defect.seed_id,
+                label=defect.label,
+                predicted=defect.predicted,
+                natural=defect.natural,
+                recurs_in_long_tail=work.long_tail_hits.get(defect.id),
+            )
+            for defect in work.confirmer.defects
+            if defect.arm == "search"
+        ),
+        root_causes=len(root_causes(work.confirmer.defects, work.classes)),
+        coverage={
+            name: CoverageEvidence(
+                initial=outcome.initial[name],
+                final=outcome.final[name],
+                after_first=outcome.after_first[name],
+                first=outcome.first,
+            )
+            for name in outcome.initial
+        },
+        criterion=work.settings.coverage.criteria[0],
+        regression=work.regression,
+        regression_reason=work.regression_reason,
+        nonfinite_outputs=outcome.nonfinite,
+        flaky_findings=work.confirmer.flaky,
+        preflight_faults=work.preflight_faults,
+        executions=outcome.executions,
+    )
+
+
+def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
+    """The record of what is known, with this verdict and without metrics and rules."""
+    candidate = work.candidate or ModelInfo(uri=str(work.settings.model), resolved_uri=str(work.settings.model))
+    defects = tuple(work.confirmer.defects) if work.confirmer is not None else ()
+    return Result(
+        verdict=verdict,
+        exit_code=exit_code_of(verdict, advisory=work.settings.advisory),
+        advisory=work.settings.advisory,
+        reasons=reasons,
+        candidate=candidate,
+        baseline=work.baseline,
+        previous=work.previous,
+        policy=work.policy.info,
+        classes=work.classes,
+        data=work.data,
+        preflight=work.preflight,
+        campaign=_campaign_summary(work),
+        coverage=_coverage_summaries(work),
+        curve=tuple(
+            CurvePoint(
+                executions=point.executions,
+                coverage=point.coverage,
+                random=point.random,
+                noise=point.noise,
+                findings=point.findings,
+                defects=point.defects,
+            )
+            for point in (work.campaign.outcome.curve if work.campaign is not None else ())
+        ),
+        defects=defects,
+        root_causes=root_causes(defects, work.classes),
+        isolation={"process": "own process group", "environment": "allow-list", "network": "not restricted", "files": "not restricted"},
+        environment=work.environment,
+        partial=work.campaign is not None and work.campaign.outcome.stop_reason == "interrupted",
+    )
+
+
+def _campaign_summary(work: Work) -> CampaignSummary | None:
+    if work.campaign is None:
+        return None
+    outcome: CampaignOutcome = work.campaign.outcome
+    counts = outcome.counts
+    fuzzed = [counts[arm] for arm in ("search", "judging", "random")]
+    executed = sum(count.executions for count in fuzzed)
+    return CampaignSummary(
+        seed=work.settings.seed,
+        executions=outcome.executions,
+        model_calls=work.model_calls or sum(count.model_calls for count in counts.values()),
+        wall_seconds=round(work.budget.seconds, 3),
+        device=str(work.fingerprint.get("device", "unknown")),
+        device_hours=counts["search"].seconds / 3600.0,
+        stop_reason=outcome.stop_reason,
+        valid_fraction=sum(count.valid for count in fuzzed) / executed if executed else None,
+        arms={
+            arm: ArmSummary(
+                executions=count.executions,
+                valid=count.valid,
+                findings=count.findings,
+                defects=count.defects,
+                model_calls=count.model_calls,
+                coverage=count.coverage if arm != "judging" else {},
+            )
+            for arm, count in counts.items()
+        },
+        fingerprint=work.fingerprint,
+        started_at=work.started_at,
+        operators={
+            name: {
+                "executions": count.executions,
+                "valid": count.valid,
+                "findings": count.findings,
+                "new_items": count.new_items,
+            }
+            for name, count in outcome.operators.items()
+            if count.executions
+        },
+    )
+
+
+def _coverage_summaries(work: Work) -> dict[str, CoverageSummary]:
+    if work.campaign is None:
+        return {}
+    outcome = work.campaign.outcome
+    return {
+        name: CoverageSummary(
+            initial=outcome.initial[name],
+            final=outcome.final[name],
+            gain=outcome.final[name] - outcome.initial[name],
+            gain_per_iteration=(outcome.after_first[name] - outcome.initial[name]) / outcome.first if outcome.first else None,
+            raw_final=outcome.raw[name],
+            covered=int(work.coverage.get(name, {}).get("covered", 0)),
+            total=work.coverage.get(name, {}).get("total"),
+            by_layer=work.coverage.get(name, {}).get("by_layer", {}),
+        )
+        for name in outcome.initial
+    }

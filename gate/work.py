@@ -1,0 +1,55 @@
+"""What a run knows so far. Each stage of the pipeline adds its part; whatever is there when an error strikes still gets into the record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gate.campaign.budget import Budget
+from gate.campaign.events import EventLog
+from gate.campaign.judging import JudgingArm
+from gate.campaign.loop import Campaign, Seeds
+from gate.campaign.run_folder import RunFolder
+from gate.config import Settings
+from gate.metrics.evidence import CleanEvidence, LongTailEvidence, RegressionEvidence
+from gate.policy.load import LoadedPolicy
+from gate.registry.resolve import ModelReference
+from gate.result import DataSetInfo, ModelInfo, PreflightCheck, PreviousInfo
+from gate.triage.confirm import Confirmer
+
+__all__ = ["Work"]
+
+
+@dataclass
+class Work:
+    """Lives in the supervisor; owned by the pipeline. None and empty mean: that stage has not been reached."""
+
+    settings: Settings
+    policy: LoadedPolicy
+    folder: RunFolder
+    budget: Budget
+    events: EventLog
+    started_at: str
+    reference: ModelReference | None = None
+    candidate: ModelInfo | None = None
+    baseline: ModelInfo | None = None
+    baseline_reference: ModelReference | None = None
+    data: dict[str, DataSetInfo] = field(default_factory=dict)
+    classes: tuple[str, ...] = ()
+    preflight: tuple[PreflightCheck, ...] = ()
+    preflight_faults: int | None = None
+    environment: dict[str, Any] = field(default_factory=dict)
+    fingerprint: dict[str, Any] = field(default_factory=dict)
+    confirmer: Confirmer | None = None
+    campaign: Campaign | None = None
+    judging: JudgingArm | None = None
+    seeds: Seeds | None = None
+    clean: CleanEvidence | None = None
+    long_tail: LongTailEvidence | None = None
+    long_tail_hits: dict[str, bool] = field(default_factory=dict)
+    regression: RegressionEvidence | None = None
+    regression_reason: str | None = None
+    gradients: bool = True
+    previous: PreviousInfo | None = None
+    coverage: dict[str, dict[str, Any]] = field(default_factory=dict)
+    model_calls: int = 0
