@@ -137,6 +137,14 @@ def test_every_status_of_a_rule_is_explained() -> None:
     assert set(rows(section(page("report.md"), "Statuses of a rule"))) - {"status", "---"} == {status.value for status in Status}
 
 
+def test_every_part_of_the_report_is_explained() -> None:
+    template = (ROOT / "gate" / "report" / "templates" / "report.html.j2").read_text(encoding="utf-8")
+    titles = {title.split(":")[0] for title in re.findall(r"<h2[^>]*>([^<]+)</h2>", template)}
+    parts = page("report.md").split("## Statuses")[0]
+    assert len(titles) > 5
+    assert titles <= set(rows(parts))
+
+
 def test_every_input_and_output_of_the_action_is_explained() -> None:
     table = rows(section(page("ci.md"), "GitHub Actions"))
     inputs = {name: str(spec.get("default", "")) for name, spec in ACTION["inputs"].items()}
