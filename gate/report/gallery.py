@@ -17,7 +17,7 @@ from gate.result import Defect, Result
 __all__ = ["MOST", "Card", "Gallery", "choose", "gallery"]
 
 MOST = 200
-_PARTS = (("original", "Seed input"), ("mutant", "Mutant"), ("diff", "Difference, amplified"))
+_PARTS = (("original", "Seed input"), ("mutant", "Mutant"), ("diff", "Difference"))
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from gate.report.words import (
     limit_of,
     meaning,
     metric_reason,
+    moment,
     no_rules,
     partial_note,
     short_digest,
@@ -69,7 +70,7 @@ _CHECKS = {
     "seeds": "Usable seed inputs",
 }
 _ROLES = {"seeds": "Seeds", "long_tail": "Long-tail set", "profile": "Profile set"}
-_MOST_RULES, _MOST_CAUSES, _MOST_LAYERS, _MOST_SLICES, _MOST_OPERATORS, _MOST_ARMS = 200, 60, 60, 12, 60, 20
+_MOST_RULES, _MOST_CAUSES, _CAUSE_CARDS, _MOST_LAYERS, _MOST_SLICES, _MOST_OPERATORS, _MOST_ARMS = 200, 200, 12, 60, 12, 60, 20
 
 
 def render(result: Result, folder: Path) -> str:
@@ -118,6 +119,7 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
     layers, layer_criteria, layers_left_out = _layers(result)
     weak = _weak(result)
     operators = _operators(result.campaign)
+    causes = _causes(result, shown)
     page: dict[str, Any] = {
         "css": css,
         "js": js,
@@ -149,7 +151,8 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "layer_criteria": layer_criteria,
         "layers_left_out": layers_left_out,
         "operators": operators,
-        "causes": _causes(result, shown),
+        "causes": causes[:_CAUSE_CARDS],
+        "more_causes": causes[_CAUSE_CARDS:],
         "causes_left_out": max(0, len(result.root_causes) - _MOST_CAUSES),
         "gallery": {"cards": [_defect(card, _operator_names(shown)) for card in shown.cards], "left_out": shown.left_out},
         "gallery_left_out": _left_out(shown),
@@ -165,23 +168,23 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "preflight": [_check(check) for check in result.preflight],
         "data": _data(result),
         "previous": _previous(result),
-        "command": visible(reproduce.command(result), 4000, isolate=False),
+        "command": Markup.escape(reproduce.command(result, " \\\n  ")),
         "environment": _environments(result),
     }
-    page["command"] = Markup.escape(page["command"])
     page["sections"] = _sections(page)
     return page
 
 
 def _sections(page: Mapping[str, Any]) -> list[tuple[str, str]]:
     known = (
+        ("faults", "Faults", page["faults"]),
         ("why", "Why", True),
         ("numbers", "Numbers", page["cards"]),
         ("rules", "Rules", True),
         ("weak", "Weak spots", page["weak"]),
         ("coverage", "Coverage", page["coverage"]),
         ("operators", "Mutations", page["operators"]),
-        ("causes", "Root causes", True),
+        ("causes", "Root causes", page["causes"]),
         ("defects", "Defects", True),
         ("metrics", "All metrics", page["all_metrics"]),
         ("run", "About this run", True),
@@ -196,8 +199,12 @@ def _banner_facts(result: Result) -> list[tuple[str, str]]:
     if result.campaign:
         pairs.append(("Tried", f"{count(result.campaign.executions)} executions in {duration(result.campaign.wall_seconds)}"))
         if result.campaign.started_at:
-            pairs.append(("Started", visible(result.campaign.started_at, NAME)))
-    pairs.append(("Defects", f"{count(len(result.defects))} in {count(len(result.root_causes))} root causes"))
+            pairs.append(("Started", moment(result.campaign.started_at)))
+    if result.defects:
+        causes = f"{count(len(result.root_causes))} {'root cause' if len(result.root_causes) == 1 else 'root causes'}"
+        pairs.append(("Defects", f"{count(len(result.defects))} in {causes}"))
+    else:
+        pairs.append(("Defects", "none confirmed" if result.campaign else "not searched"))
     pairs.append(("Exit code", str(result.exit_code)))
     return pairs
 
@@ -383,6 +390,7 @@ def _causes(result: Result, shown: Gallery) -> list[dict[str, Any]]:
         rows.append(
             {
                 "id": cause.id,
+                "size": count(cause.size),
                 "title": cause.title,
                 "size_words": f"{count(cause.size)} {'defect' if cause.size == 1 else 'defects'}{part}"
                 + (f"; {cause.type}" if cause.type else ""),
@@ -481,7 +489,7 @@ def _campaign_facts(campaign: CampaignSummary | None) -> list[tuple[str, str]]:
         ("Device time of the search", duration(campaign.device_hours * 3600)),
         ("Ended because", stop_reason_in_words(campaign)),
         ("Campaign seed", str(campaign.seed)),
-        ("Started", visible(campaign.started_at, NAME) or "not recorded"),
+        ("Started", moment(campaign.started_at) or "not recorded"),
         ("Resumed", "yes" if campaign.resumed else "no"),
     ]
 

@@ -17,13 +17,14 @@ def render(result: Result) -> str:
     A lone surrogate, which no JSON reader has to accept, becomes U+FFFD. A number in the free-form parts (recipes, environment,
     fingerprint) that is not finite, which JSON can't say, becomes the text ``"nan"``, ``"inf"`` or ``"-inf"``.
     """
-    return json.dumps(_writable(result.model_dump(mode="json", by_alias=True)), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+    return json.dumps(_writable(result.model_dump(by_alias=True)), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
 def _writable(value: Any) -> Any:
+    # Not pydantic's JSON mode: that one raises on a lone surrogate.
     if isinstance(value, dict):
         return {_text(key): _writable(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_writable(item) for item in value]
     if isinstance(value, str):
         return _text(value)

@@ -1,12 +1,13 @@
 """``junit.xml``: what CI systems show in their test tabs.
 
 Four suites. ``gate.verdict`` has one case, which is green only when the verdict is pass; so no run without evidence looks like a
-success. ``gate.policy`` has a case for each rule: a breach is a failure, a rule without enough evidence or one that could not be evaluated an error,
-a waived or skipped one is skipped, and a warning passes with a note. ``gate.preflight`` has a case for each check before the fuzzing;
+success. ``gate.policy`` has a case for each rule: a breach is a failure, too little evidence or a malfunction an error, a waived or
+skipped rule is skipped, and a warning passes with a note. ``gate.preflight`` has a case for each check before the fuzzing;
 a fault fails only in a run that does not pass. ``gate.root_causes``, the largest root causes with a picture each, is there only when a
 rule about the model is breached.
 
-In an advisory run nothing blocks, so what would have failed for a breach or too little evidence is skipped, with a message that says so. An error stays one.
+In an advisory run nothing blocks, so a breach and too little evidence become skipped, with a message that says so. An error stays an
+error.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from gate.result import Defect, PreflightCheck, Result, RootCause, RuleResult, S
 
 __all__ = ["render"]
 
-_MOST_ROOT_CAUSES = 50
+_MOST_ROOT_CAUSES = 10  # a test tab is a list of what to look at, not the gallery
 _MOST_RULES = 1000
 _SHORTEST = 0.001  # seconds; junit-xml leaves a time of zero out, and some readers need one
 
@@ -165,9 +166,9 @@ def _root_cause_suite(result: Result, folder: Path) -> TestSuite:
     by_id = {defect.id: defect for defect in result.defects}
     stand_ins = {defect.root_cause: defect for defect in reversed(choose(result, len(result.defects)))}
     causes = sorted(result.root_causes, key=lambda cause: -cause.size)
-    cases = []
-    for cause in causes[:_MOST_ROOT_CAUSES]:
-        cases.append(_root_cause_case(cause, by_id.get(cause.example) or stand_ins.get(cause.id), result, folder))
+    cases = [
+        _root_cause_case(cause, by_id.get(cause.example) or stand_ins.get(cause.id), result, folder) for cause in causes[:_MOST_ROOT_CAUSES]
+    ]
     suite = _suite("gate.root_causes", result, cases)
     if len(causes) > _MOST_ROOT_CAUSES:
         suite.stdout = f"{count(len(causes) - _MOST_ROOT_CAUSES)} smaller root causes are in result.json."
@@ -217,8 +218,9 @@ def _make_names_unique(suites: list[TestSuite]) -> None:
 
 
 def _complete(root: ET.Element) -> None:
-    """What readers expect and junit-xml leaves out: a name and the number of skipped cases on the root."""
+    """What readers expect and junit-xml leaves out: a name and the number of skipped cases on the root, and times of even length."""
     root.set("name", "gate")
     root.set("skipped", str(sum(int(suite.get("skipped", "0")) for suite in root)))
     for element in (root, *root):
         element.attrib.pop("disabled", None)
+        element.set("time", f"{float(element.get('time', _SHORTEST)):.3f}")

@@ -40,6 +40,7 @@ _HEADLINE = (
     "coverage_gain_per_iteration",
     "long_tail_hit_rate",
 )
+_NEXT_LINE = " \\\n      "  # inside an indented code block
 _MARK = {
     Status.PASS: "✓ pass",
     Status.WARN: "! warn",
@@ -72,7 +73,7 @@ def render(result: Result) -> str:
     blocks += _defects(result)
     blocks += [
         "### Do it again",
-        f"    {reproduce.command(result)}",
+        f"    {reproduce.command(result, _NEXT_LINE)}",
         "Details, pictures and every number: `report.html` and `result.json` of the run folder.",
     ]
     return "\n\n".join(blocks) + "\n"

@@ -96,6 +96,4 @@ def _plain(value: float) -> str:
 
 
 def _trim(text: str) -> str:
-    if "e" in text:
-        return text
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -15,13 +15,12 @@ __all__ = ["NAME", "SENTENCE", "markdown", "visible"]
 NAME = 80  # characters kept of a name
 SENTENCE = 600  # characters kept of a sentence
 
-# Cc and Cs; bidi marks, embeddings, overrides and isolates; zero-width and other invisible formats; line and paragraph separators;
+# Control characters and surrogates; bidi marks, embeddings, overrides and isolates; zero-width and other invisible formats; line and paragraph separators;
 # interlinear annotations, noncharacters and tag characters. The joiners U+200C and U+200D stay: scripts and emoji need them.
+_NONCHARACTERS = "".join(chr(plane << 16 | low) for plane in range(1, 17) for low in (0xFFFE, 0xFFFF))
 _UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2067\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\uffff"
-    "\ud800-\udfff\ufdd0-\ufdef\U000e0000-\U000e0fff"
-    + "".join(chr(plane << 16 | low) for plane in range(1, 17) for low in (0xFFFE, 0xFFFF))
-    + "]"
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2067\u206a-\u206f\u3164"
+    "\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff\ud800-\udfff\ufdd0-\ufdef\U000e0000-\U000e0fff" + _NONCHARACTERS + "]"
 )
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _ISOLATES = re.compile(f"[{_FIRST_STRONG_ISOLATE}{_POP_ISOLATE}]")

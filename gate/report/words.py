@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = [
     "limit_of",
     "meaning",
     "metric_reason",
+    "moment",
     "no_rules",
     "partial_note",
     "recipe_in_words",
@@ -48,12 +50,11 @@ _ORDER = {
     )
 }
 _TITLES = {
-    "clean_accuracy": "Accuracy on clean data",
-    "long_tail_accuracy": "Accuracy on the long-tail set",
+    "long_tail_accuracy": "Long-tail accuracy",
     "long_tail_hit_rate": "Long-tail hit rate",
     "defects_per_1k_executions": "Defects per 1,000 executions",
     "coverage_gain_per_iteration": "Coverage gain per iteration",
-    "robust_margin_p05": "Robust margin (5th percentile)",
+    "robust_margin_p05": "Robust margin",
     "nonfinite_outputs": "Outputs that are not finite",
 }
 _STOPPED = {
@@ -157,7 +158,11 @@ def _step_in_words(step: Mapping[str, Any]) -> str:
     words = f"{name} at severity {severity:.2f}" if isinstance(severity, int | float) else name
     parameters = step.get("parameters")
     if isinstance(parameters, Mapping):
-        shown = [f"{visible(str(key).replace('_', ' '), 30)} {_short(value)}" for key, value in parameters.items() if _is_short(value)][:4]
+        shown = [
+            f"{visible(str(key).replace('_', ' '), 30)} {_short(value)}"
+            for key, value in parameters.items()
+            if key != "seed" and _is_short(value)
+        ][:4]
         if shown:
             words += f" ({', '.join(shown)})"
     return words
@@ -181,6 +186,12 @@ def campaign_sentence(campaign: CampaignSummary) -> str:
         f"{count(campaign.executions)} executions in {duration(campaign.wall_seconds)} on {visible(campaign.device, NAME)}; "
         f"it ended because {stop_reason_in_words(campaign)}."
     )
+
+
+def moment(started_at: str) -> str:
+    """A UTC time stamp such as ``2026-11-29T14:03:11Z`` as ``2026-11-29 14:03 UTC``; other text stays as it is."""
+    found = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d(\.\d+)?)?(Z|\+00:00)$", started_at)
+    return f"{found[1]} {found[2]} UTC" if found else visible(started_at, NAME)
 
 
 def metric_reason(metric: Metric) -> str:
