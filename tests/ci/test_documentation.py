@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,14 @@ def test_exit_codes_are_those_of_the_gate(path: str) -> None:
 
 def test_every_status_of_a_rule_is_explained() -> None:
     assert set(rows(section(page("report.md"), "Statuses of a rule"))) - {"status", "---"} == {status.value for status in Status}
+
+
+def test_the_architecture_page_lists_the_rooms_in_the_order_that_is_checked() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = [name for layer in settings["tool"]["importlinter"]["contracts"][0]["layers"] for name in layer.split(" | ")]
+    rooms = "\n".join(rows(section(page("architecture.md"), "Rooms")))
+    listed = [f"gate.{name}" for name in re.findall(r"gate/([a-z_]+)", rooms)]
+    assert listed == layers
 
 
 def test_every_part_of_the_report_is_explained() -> None:
