@@ -69,15 +69,17 @@ class KMultisection(RangedCriterion):
         # One past either end of the range stands for all that lies out there.
         section = torch.where(inside, section, torch.where(values < self._low[start:stop], -1, k))
         free = (self._state[start * k : stop * k].view(count, k) != 2) & self._possible()[start:stop, None]
-        index = torch.arange(k, device=values.device, dtype=torch.int32)
-        far = 2 * k + 2  # farther than any section
-        below = torch.where(free, index, -far).cummax(1).values  # [neurons, k]: nearest open section at or below
-        above = torch.where(free, index, far).flip(1).cummin(1).values.flip(1)
-        edge = torch.full((count, 1), far, device=values.device, dtype=torch.int32)
-        below, above = torch.cat([-edge, -edge, below], 1), torch.cat([above, edge, edge], 1)
-        # Column s + 1 of each now holds the nearest open section strictly below (above) s, for s from -1 to k.
-        column = section.T + 1
-        down = section.T - below.gather(1, column)
-        up = above.gather(1, column) - section.T
-        towards = torch.where(up <= down, 1, -1)
-        return torch.where(torch.minimum(up, down) <= k, towards, 0).T.to(torch.int8)
+        # Open sections in the order of their numbers: the neighbours of a section in this list are the nearest open ones.
+        open_ones = free.flatten().nonzero().flatten()
+        if not len(open_ones):
+            return torch.zeros_like(section, dtype=torch.int8)
+        first = torch.arange(count, device=values.device) * k
+        here = first + section
+        above = torch.searchsorted(open_ones, here, right=True)
+        below = torch.searchsorted(open_ones, here) - 1
+        far = 2 * k + 2  # farther than any section of the neuron
+        next_one = open_ones[above.clamp(max=len(open_ones) - 1)]
+        last_one = open_ones[below.clamp(min=0)]
+        up = torch.where((above < len(open_ones)) & (next_one < first + k), next_one - here, far)
+        down = torch.where((below >= 0) & (last_one >= first), here - last_one, far)
+        return torch.where(torch.minimum(up, down) < far, torch.where(up <= down, 1, -1), 0).to(torch.int8)

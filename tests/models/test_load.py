@@ -16,6 +16,9 @@ import torch
 from loaded_networks import Digits, Hidden, digits
 from torch import nn
 
+from gate.coverage import criterion
+from gate.coverage.layers import choose_layers, list_layers
+from gate.coverage.recorder import Recorder
 from gate.errors import ModelError
 from gate.models.load import expected_input, load_module, training_modules
 
@@ -57,6 +60,21 @@ def test_both_formats_give_the_saved_answers_for_any_batch_with_names_and_gradie
     assert {"conv", "norm", "head"} <= {name for name, _ in module.named_modules()}
     assert training_modules(module) == []
     assert expected_input(module) == (None if description is PICKLE else (None, 1, 8, 8))
+
+
+def test_both_formats_cover_the_same(saved: dict[str, Path]) -> None:
+    x = torch.rand(30, 1, 8, 8, generator=torch.Generator().manual_seed(2))
+    counts = []
+    for description in (PICKLE, PT2):
+        module = load_module(saved[description["format"]], description)
+        recorder = Recorder(module, choose_layers(list_layers(module, x, 10)))
+        with torch.no_grad(), recorder.recording():
+            module(x)
+        acts = recorder.activations()
+        c = criterion("kmnc", sections=50).fit({name: values[:10] for name, values in acts.items()})
+        counts.append((list(acts), c.update(acts).tolist()))
+    assert counts[0] == counts[1]
+    assert sum(counts[0][1]) > 50
 
 
 def test_loading_needs_no_mlflow(saved: dict[str, Path]) -> None:
