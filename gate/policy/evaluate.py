@@ -114,8 +114,6 @@ def _result(rule: Rule, run: _Run) -> RuleResult:
 def _absolute(rule: Rule, spec: MetricSpec, metric: Metric | None, run: _Run) -> _Found:
     if metric is None:
         return _missing(rule, spec, "it is not among the metrics of this run")
-    if not _finite(metric):
-        return _Found(Status.ERROR, f"{rule.metric} is not a number, so the rule can't be judged.", "Report this as a bug of the gate.")
     if metric.value is None:
         return _missing(rule, spec, (metric.reason or "no reason was recorded").rstrip("."), metric)
     if rule.slice is None:

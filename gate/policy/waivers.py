@@ -44,8 +44,8 @@ def cover(
         today: a waiver is in force up to and including its last day.
     """
     matching = [w for w in waivers if w.rule == rule and w.slice in (None, slice_name) and _is_for(w, model)]
-    expired = tuple(w for w in matching if w.expires < today)
     in_force = [w for w in matching if w.expires >= today]
+    expired = tuple(w for w in matching if w not in in_force)
     whole = tuple(w for w in in_force if w.root_cause is None)
     if whole:
         return Cover(whole, expired, ())
