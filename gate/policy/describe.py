@@ -50,9 +50,9 @@ def _effort(policy: Policy) -> Iterator[str]:
         f"({policy.judging.mutants_per_seed} for each seed input), {arms.random:.0%} are random and {arms.noise:.0%} noise, for comparison."
     )
     budget = policy.budget
-    parts = [f"{budget.executions:,} mutants"] if budget.executions else []
-    parts += [f"{seconds:g} s {what}" for seconds, what in ((budget.wall, "in all"), (budget.device, "on the device")) if seconds]
-    if parts:
+    if budget is not None:
+        parts = [f"{budget.executions:,} mutants"] if budget.executions else []
+        parts += [f"{seconds:g} s {what}" for seconds, what in ((budget.wall, "in all"), (budget.device, "on the device")) if seconds]
         yield (
             f"Where the user gives no budget: {' or '.join(parts)}, whichever ends first."
             if len(parts) > 1

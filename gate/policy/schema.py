@@ -165,9 +165,16 @@ class Policy(_Part):
     domain: Domain = Domain()
     arms: Arms = Arms()
     judging: Judging = Judging()
-    budget: BudgetSettings = BudgetSettings()  # what a run gets that is given no budget
+    budget: BudgetSettings | None = None  # what a run gets that is given no budget; None: the gate's own default
     rules: tuple[Rule, ...]
     waivers: tuple[Waiver, ...] = ()
+
+    @field_validator("budget")
+    @classmethod
+    def _limits_something(cls, value: BudgetSettings | None) -> BudgetSettings | None:
+        if value is not None and value.wall is None and value.executions is None and value.device is None:
+            raise ValueError("a budget needs at least one of wall, executions and device")
+        return value
 
     @field_validator("criterion")
     @classmethod
