@@ -90,6 +90,7 @@ def _environment() -> Environment:
     )
     environment.filters["name"] = lambda text: visible(text, NAME)
     environment.filters["anchor"] = _anchor
+    environment.filters["thousands"] = count
     return environment
 
 
@@ -361,7 +362,7 @@ def _layers(result: Result) -> tuple[list[dict[str, Any]], list[str], int]:
 
 
 def _operators(campaign: CampaignSummary | None) -> list[dict[str, Any]]:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, numbers in campaign.operators.items() if campaign else ():
         valid, findings = numbers.get("valid", 0.0), numbers.get("findings", 0.0)
         executions = numbers.get("executions", 0.0)
@@ -386,20 +387,18 @@ def _causes(result: Result, shown: Gallery) -> list[dict[str, Any]]:
     for cause in sorted(result.root_causes, key=lambda cause: -cause.size)[:_MOST_CAUSES]:
         card = cards.get(cause.example) or next((c for c in shown.cards if c.defect.root_cause == cause.id), None)
         all_defects = len(result.defects)
-        part = f", {share(cause.size / all_defects)} of all" if all_defects else ""
+        of_all = f", {share(cause.size / all_defects)} of all" if all_defects else ""
+        kind = f"; {visible(cause.type, NAME)}" if cause.type else ""
         rows.append(
             {
                 "id": cause.id,
                 "size": count(cause.size),
                 "title": cause.title,
-                "size_words": f"{count(cause.size)} {'defect' if cause.size == 1 else 'defects'}{part}"
-                + (f"; {cause.type}" if cause.type else ""),
+                "size_words": f"{count(cause.size)} {'defect' if cause.size == 1 else 'defects'}{of_all}{kind}",
                 "repair": cause.repair,
                 "example": card.defect.id if card else cause.example,
                 "shown": card is not None,
-                "parts": [(text, _embedded(picture)) for (_, picture), text in zip(card.parts[:2], ("seed", "mutant"), strict=True)]
-                if card
-                else [],
+                "parts": [(text, _embedded(part[1])) for part, text in zip(card.parts, ("seed", "mutant"), strict=False)] if card else [],
             }
         )
     return rows
@@ -436,28 +435,25 @@ def _defect(card: Card, operators: Sequence[str]) -> dict[str, Any]:
         "confidence": confidence,
         "recipe_sentence": f"Recipe: {card.recipe}.",
         "operators": " ".join(str(operators.index(name)) for name in sorted(_operators_of(card))),
-        "small": f"Found by the {defect.arm} arm on {visible(defect.seed_id, 40)}; family {visible(defect.family.replace('_', ' '), NAME)}, "
-        f"total severity {defect.severity:.2f}; root cause {visible(defect.root_cause, 40)}.",
+        "small": f"Found by the {visible(defect.arm, NAME)} arm on {visible(defect.seed_id, 40)}; "
+        f"family {visible(defect.family.replace('_', ' '), NAME)}, total severity {defect.severity:.2f}; "
+        f"root cause {visible(defect.root_cause, 40)}.",
     }
 
 
 def _left_out(shown: Gallery) -> str:
     return (
-        f"{count(len(shown.cards))} of {count(shown.total)} defects are shown, at least one of each root cause where there is room for it "
-        f"(at most {MOST}). The other {count(shown.left_out)} are in the folder defects/ beside this report, and all are listed in result.json."
+        f"{count(len(shown.cards))} of {count(shown.total)} defects are shown here (a report embeds at most {MOST}), taken in turn from "
+        f"the root causes. The other {count(shown.left_out)} are in the folder defects/ beside this report, and all are in result.json."
     )
 
 
 def _defects_lead(result: Result) -> str:
-    return (
+    lead = (
         "The difference picture is amplified; pictures larger than 224 pixels are scaled down here. "
         "The exact files are in defects/ beside this report; the command shows one again."
-        + (
-            " Not every defect found by the search says something about how often users would meet it: the rates above do."
-            if result.metrics
-            else ""
-        )
     )
+    return f"{lead} How often users would meet such a defect, the rates above say." if result.metrics else lead
 
 
 def _no_defects(result: Result) -> str:

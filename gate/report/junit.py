@@ -181,12 +181,13 @@ def _root_cause_case(cause: RootCause, example: Defect | None, result: Result, f
     shown = None
     if example is not None:
         became = result.class_name(example.predicted) if example.predicted is not None else example.oracle.replace("_", " ")
-        shown = f"Example {example.id}: {visible(result.class_name(example.label), NAME)} became {visible(became, NAME)}. {recipe_in_words(example)}."
+        label = visible(result.class_name(example.label), NAME)
+        shown = f"Example {visible(example.id, NAME)}: {label} became {visible(became, NAME)} by {recipe_in_words(example)}."
     text = _lines(
         cause.title,
         number,
         shown,
-        f"See it again: gate replay RUN {example.id}" if example else None,
+        f"See it again: gate replay RUN {visible(example.id, NAME)}" if example else None,
         f"To do: {cause.repair}" if cause.repair else None,
     )
     _failure(case, f"{cause.title}: {number}", text, "root cause", result.advisory)

@@ -125,7 +125,7 @@ def _rule(rule: RuleResult) -> tuple[str, ...]:
 
 
 def _numbers(result: Result) -> list[str]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name in _HEADLINE:
         metric = result.metrics.get(name)
         if metric is not None:

@@ -79,6 +79,8 @@ def _percent(value: float) -> str:
     size = abs(percent)
     if percent in (0, 100):
         return f"{percent:.0f}"
+    if 99.95 <= size < 100:  # nearly all is not all
+        return _trim(f"{percent:.{min(8, 1 - math.floor(math.log10(100 - size)))}f}")
     if size >= 0.995:
         return f"{percent:.1f}"
     return _trim(f"{percent:.{min(8, 1 - math.floor(math.log10(size)))}f}")

@@ -15,8 +15,9 @@ __all__ = ["NAME", "SENTENCE", "markdown", "visible"]
 NAME = 80  # characters kept of a name
 SENTENCE = 600  # characters kept of a sentence
 
-# Control characters and surrogates; bidi marks, embeddings, overrides and isolates; zero-width and other invisible formats; line and paragraph separators;
-# interlinear annotations, noncharacters and tag characters. The joiners U+200C and U+200D stay: scripts and emoji need them.
+# Control characters and surrogates; bidi marks, embeddings, overrides and isolates; zero-width and other invisible formats; line and
+# paragraph separators; interlinear annotations, noncharacters and tag characters. The joiners U+200C and U+200D stay: scripts and emoji
+# need them.
 _NONCHARACTERS = "".join(chr(plane << 16 | low) for plane in range(1, 17) for low in (0xFFFE, 0xFFFF))
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2067\u206a-\u206f\u3164"
@@ -36,21 +37,20 @@ def visible(text: object, limit: int = SENTENCE, *, isolate: bool = True) -> str
 
     Args:
         text: anything; ``str()`` is taken of it.
-        limit: the most characters kept; what is cut is stated at the end.
+        limit: the most characters shown, the remark about what was cut included (isolates come on top).
         isolate: wrap text with right-to-left characters in Unicode isolates, so that it can't reorder what stands around it.
     """
     raw = str(text)
-    cut = raw[:limit]  # before escaping, so that a hostile megabyte costs nothing
-    shown = _UNSAFE.sub(_escape, cut)
-    if len(raw) > limit or len(shown) > limit:
-        shown = f"{shown[:limit].rstrip()}… ({len(raw):,} characters)"
-    if not _balanced(shown):
+    if raw[:1] == _FIRST_STRONG_ISOLATE and raw[-1:] == _POP_ISOLATE and _balanced(raw[1:-1]):
+        raw = raw[1:-1]  # wrapped by an earlier call, and wrapped again below
+    shown = _UNSAFE.sub(_escape, raw[:limit])  # cut before escaping, so that a hostile megabyte costs nothing
+    too_long = len(raw) > limit or len(shown) > limit
+    if too_long or not _balanced(shown):
         shown = _ISOLATES.sub(_escape, shown)
-    if (
-        isolate
-        and shown[:1] != _FIRST_STRONG_ISOLATE
-        and any(unicodedata.bidirectional(character) in _RIGHT_TO_LEFT for character in shown)
-    ):
+    if too_long or len(shown) > limit:
+        remark = f"… ({len(raw):,} characters)"
+        shown = shown[: max(0, limit - len(remark))].rstrip() + remark
+    if isolate and any(unicodedata.bidirectional(character) in _RIGHT_TO_LEFT for character in shown):
         shown = f"{_FIRST_STRONG_ISOLATE}{shown}{_POP_ISOLATE}"
     return shown
 

@@ -159,7 +159,7 @@ def _step_in_words(step: Mapping[str, Any]) -> str:
     parameters = step.get("parameters")
     if isinstance(parameters, Mapping):
         shown = [
-            f"{visible(str(key).replace('_', ' '), 30)} {_short(value)}"
+            f"{visible(str(key).replace('_', ' '), 40)} {_short(value)}"
             for key, value in parameters.items()
             if key != "seed" and _is_short(value)
         ][:4]
@@ -177,7 +177,7 @@ def _short(value: object) -> str:
         return f"{value:.3g}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(_short(item) for item in value)}]"
-    return visible(value, 30)
+    return visible(value, 40)
 
 
 def campaign_sentence(campaign: CampaignSummary) -> str:

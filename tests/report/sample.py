@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,10 @@ def _digits() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
 
 @cache
 def _photographs() -> tuple[list[Image.Image], list[int]]:
-    import foolbox
-
-    folder = Path(foolbox.__file__).parent / "data"
+    spec = find_spec("foolbox")  # found, not imported: importing it would import torch
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent / "data"
     files = sorted(folder.glob("imagenet_*"))[:5]
     return [Image.open(file).convert("RGB") for file in files], list(range(len(files)))
 
@@ -168,7 +170,9 @@ def _root_causes(defects: tuple[Defect, ...], classes: tuple[str, ...]) -> tuple
                 title=f"{classes[first.label]} becomes {became} under {first.family.replace('+', ' and ')}",
                 size=len(group),
                 example=first.id,
-                repair=f"Add {first.family.replace('+', ' and ')} mutants of {classes[first.label]} to the training data." if len(group) > 1 else None,
+                repair=f"Add {first.family.replace('+', ' and ')} mutants of {classes[first.label]} to the training data."
+                if len(group) > 1
+                else None,
             )
         )
     return tuple(made)
@@ -191,7 +195,9 @@ def _metrics(defects: tuple[Defect, ...], classes: tuple[str, ...]) -> dict[str,
         for family, factor in zip(sorted(set(_OPERATORS.values())), (0.3, 1.1, 1.9, 0.7, 0.4), strict=True)
     }
     measured = {
-        "defect_density": _metric("defect_density", 36.4 * len(defects), 30.1 * len(defects), 42.7 * len(defects), n=298) if defects else _metric("defect_density", 0.0, 0.0, 0.0, n=298),
+        "defect_density": _metric("defect_density", 36.4 * len(defects), 30.1 * len(defects), 42.7 * len(defects), n=298)
+        if defects
+        else _metric("defect_density", 0.0, 0.0, 0.0, n=298),
         "defects_per_1k_executions": _metric("defects_per_1k_executions", len(defects) / 8, len(defects) / 10, len(defects) / 7, n=8000),
         "defect_rate": _metric("defect_rate", rate, rate * 0.855, rate * 1.155, n=300, slices={"class": by_class, "family": by_family}),
         "mutant_failure_rate": _metric("mutant_failure_rate", rate / 4.1, rate / 5, rate / 3.4, n=300),
@@ -213,7 +219,9 @@ def _metrics(defects: tuple[Defect, ...], classes: tuple[str, ...]) -> dict[str,
         "preflight_faults": _metric("preflight_faults", 0.0),
         "executions": _metric("executions", 12_000.0),
     }
-    missing = {name: _metric(name, None, reason="This version of the gate does not measure it.") for name in CATALOGUE if name not in measured}
+    missing = {
+        name: _metric(name, None, reason="This version of the gate does not measure it.") for name in CATALOGUE if name not in measured
+    }
     return {**measured, **missing}
 
 
@@ -242,7 +250,10 @@ def _rules(metrics: dict[str, Metric], verdict: Verdict) -> tuple[RuleResult, ..
     worst = max((metrics["defect_rate"].slices["class"]).items(), key=lambda item: item[1].value or 0)
     rules = [
         _rule(
-            "defect-rate", "defect_rate", Status.FAIL if failing else Status.INCONCLUSIVE if unsure else Status.PASS, metrics,
+            "defect-rate",
+            "defect_rate",
+            Status.FAIL if failing else Status.INCONCLUSIVE if unsure else Status.PASS,
+            metrics,
             "> 0.20" if failing else "> 0.03" if unsure else "> 0.20",
             "defect_rate is 34.0 % (95 % interval 29.1 to 39.3 %), over the limit of 20 % by 14.0 points."
             if failing
@@ -252,23 +263,60 @@ def _rules(metrics: dict[str, Metric], verdict: Verdict) -> tuple[RuleResult, ..
             warn="> 0.10",
         ),
         _rule(
-            "weakest-class", "defect_rate", Status.WARN if failing else Status.PASS, metrics, "> 0.80",
+            "weakest-class",
+            "defect_rate",
+            Status.WARN if failing else Status.PASS,
+            metrics,
+            "> 0.80",
             f"The weakest class, {worst[0]}, has a defect_rate of {(worst[1].value or 0) * 100:.1f} %; the limit is 80 %.",
-            slice=f"class: {worst[0]}", value=worst[1].value, lower=worst[1].lower, upper=worst[1].upper, warn="> 0.40",
+            slice=f"class: {worst[0]}",
+            value=worst[1].value,
+            lower=worst[1].lower,
+            upper=worst[1].upper,
+            warn="> 0.40",
         ),
-        _rule("clean-accuracy", "clean_accuracy", Status.PASS, metrics, "< 0.90", "clean_accuracy is 96.8 %, above the limit of 90 % by 6.8 points."),
-        _rule("margin", "robust_margin_p05", Status.WAIVED if failing else Status.PASS, metrics, "< 0.25" if failing else "< 0.10",
-              "robust_margin_p05 is 0.22, under the limit of 0.25 by 0.03." if failing else "robust_margin_p05 is 0.22, above the limit of 0.10.",
-              waiver="known weakness of small digits, until 2027-03-31, owner @vision" if failing else None),
+        _rule(
+            "clean-accuracy",
+            "clean_accuracy",
+            Status.PASS,
+            metrics,
+            "< 0.90",
+            "clean_accuracy is 96.8 %, above the limit of 90 % by 6.8 points.",
+        ),
+        _rule(
+            "margin",
+            "robust_margin_p05",
+            Status.WAIVED if failing else Status.PASS,
+            metrics,
+            "< 0.25" if failing else "< 0.10",
+            "robust_margin_p05 is 0.22, under the limit of 0.25 by 0.03."
+            if failing
+            else "robust_margin_p05 is 0.22, above the limit of 0.10.",
+            waiver="known weakness of small digits, until 2027-03-31, owner @vision" if failing else None,
+        ),
         _rule("enough-search", "executions", Status.PASS, metrics, "< 1000", "executions is 12,000; at least 1,000 are needed."),
         _rule("coverage-gain", "coverage_gain", Status.PASS, metrics, "< 0.5%", "coverage_gain is 21.3 %, above the limit of 0.5 %."),
         _rule("preflight", "preflight_faults", Status.PASS, metrics, "> 0", "preflight_faults is 0; none is allowed."),
-        _rule("long-tail", "long_tail_hit_rate", Status.PASS if metrics["long_tail_hit_rate"].value else Status.SKIPPED, metrics, "< 30%",
-              "long_tail_hit_rate is 62.0 %, above the limit of 30 %." if metrics["long_tail_hit_rate"].value
-              else "long_tail_hit_rate was not measured, and the policy skips the rule then."),
-        _rule("regressions", "regression_rate", Status.PASS if metrics["regression_rate"].value else Status.SKIPPED, metrics, "> 0.20",
-              "regression_rate is 8.0 % (95 % interval 3.0 to 19.0 %), within the limit of 20 %." if metrics["regression_rate"].value
-              else "regression_rate was not measured, and the policy skips the rule then."),
+        _rule(
+            "long-tail",
+            "long_tail_hit_rate",
+            Status.PASS if metrics["long_tail_hit_rate"].value else Status.SKIPPED,
+            metrics,
+            "< 30%",
+            "long_tail_hit_rate is 62.0 %, above the limit of 30 %."
+            if metrics["long_tail_hit_rate"].value
+            else "long_tail_hit_rate was not measured, and the policy skips the rule then.",
+        ),
+        _rule(
+            "regressions",
+            "regression_rate",
+            Status.PASS if metrics["regression_rate"].value else Status.SKIPPED,
+            metrics,
+            "> 0.20",
+            "regression_rate is 8.0 % (95 % interval 3.0 to 19.0 %), within the limit of 20 %."
+            if metrics["regression_rate"].value
+            else "regression_rate was not measured, and the policy skips the rule then.",
+        ),
     ]
     return tuple(rules)
 
@@ -283,7 +331,11 @@ def _curve(points: int = 40) -> tuple[CurvePoint, ...]:
         def at(end: int, rise: float = rise) -> dict[str, float]:
             return {name: round(values[0] + (values[end] - values[0]) * rise, 5) for name, values in ends.items()}
 
-        made.append(CurvePoint(executions=round(12_000 * t), coverage=at(1), random=at(2), noise=at(3), findings=round(900 * t), defects=round(214 * t)))
+        made.append(
+            CurvePoint(
+                executions=round(12_000 * t), coverage=at(1), random=at(2), noise=at(3), findings=round(900 * t), defects=round(214 * t)
+            )
+        )
     return tuple(made)
 
 
@@ -291,15 +343,33 @@ def _coverage() -> dict[str, CoverageSummary]:
     layers = ("features.0", "features.3", "features.6", "classifier.0")
     return {
         name: CoverageSummary(
-            initial=first, final=last, gain=last - first, gain_per_iteration=(last - first) / 8000, raw_final=raw, covered=round(last * total), total=total,
+            initial=first,
+            final=last,
+            gain=last - first,
+            gain_per_iteration=(last - first) / 8000,
+            raw_final=raw,
+            covered=round(last * total),
+            total=total,
             by_layer={layer: min(1.0, max(0.0, last + shift)) for layer, shift in zip(layers, (0.2, 0.05, -0.08, -0.13), strict=True)},
         )
-        for name, first, last, raw, total in (("kmnc", 0.312, 0.525, 0.561, 17_600), ("nbc", 0.0, 0.148, 0.322, 352), ("tknc", 0.71, 0.83, 0.86, 176))
+        for name, first, last, raw, total in (
+            ("kmnc", 0.312, 0.525, 0.561, 17_600),
+            ("nbc", 0.0, 0.148, 0.322, 352),
+            ("tknc", 0.71, 0.83, 0.86, 176),
+        )
     }
 
 
-def make_run(folder: Path, verdict: Verdict = Verdict.FAIL, defects: int = 60, *, photographs: bool = False, advisory: bool = False,
-             partial: bool = False, faults: bool = False) -> Result:
+def make_run(
+    folder: Path,
+    verdict: Verdict = Verdict.FAIL,
+    defects: int = 60,
+    *,
+    photographs: bool = False,
+    advisory: bool = False,
+    partial: bool = False,
+    faults: bool = False,
+) -> Result:
     """A finished run with its pictures in ``folder``."""
     classes = _IMAGENET if photographs else DIGITS
     if verdict is Verdict.ERROR:
@@ -313,15 +383,28 @@ def make_run(folder: Path, verdict: Verdict = Verdict.FAIL, defects: int = 60, *
         PreflightCheck(name="eval_mode", status="ok", seen="All 14 modules are in evaluation mode."),
         PreflightCheck(name="deterministic", status="ok", seen="Five runs of the same 64 inputs gave bit-identical outputs."),
         PreflightCheck(name="batch_independent", status="ok", seen="Outputs differ by at most 2.9e-08 between batches of 1 and 64."),
-        PreflightCheck(name="output_kind", status="note", seen="Recognised as logits (rows do not sum to 1).", advice="Set output.kind if that is wrong."),
+        PreflightCheck(
+            name="output_kind",
+            status="note",
+            seen="Recognised as logits (rows do not sum to 1).",
+            advice="Set output.kind if that is wrong.",
+        ),
         PreflightCheck(name="clean_accuracy", status="ok", seen="96.8 % of 719 seed samples are labelled correctly."),
         PreflightCheck(name="seeds", status="ok", seen="696 seed inputs can be used."),
     ]
     if faults:
-        preflight[0] = PreflightCheck(name="eval_mode", status="fault", seen="3 modules are in training mode: features.2 (Dropout), features.5 (Dropout), bn1.",
-                                      advice="Call model.eval() before logging the model.")
-        preflight[1] = PreflightCheck(name="deterministic", status="fault", seen="The same 64 inputs gave outputs up to 1.4 apart in five runs; 9 predictions changed.",
-                                      advice="Switch dropout off, and fix every source of random numbers in forward.")
+        preflight[0] = PreflightCheck(
+            name="eval_mode",
+            status="fault",
+            seen="3 modules are in training mode: features.2 (Dropout), features.5 (Dropout), bn1.",
+            advice="Call model.eval() before logging the model.",
+        )
+        preflight[1] = PreflightCheck(
+            name="deterministic",
+            status="fault",
+            seen="The same 64 inputs gave outputs up to 1.4 apart in five runs; 9 predictions changed.",
+            advice="Switch dropout off, and fix every source of random numbers in forward.",
+        )
     decisive = [rule for rule in rules if rule.status in (Status.FAIL, Status.INCONCLUSIVE)]
     return Result(
         verdict=verdict,
@@ -330,9 +413,15 @@ def make_run(folder: Path, verdict: Verdict = Verdict.FAIL, defects: int = 60, *
         partial=partial,
         reasons=tuple(rule.explanation for rule in decisive) or ("All 7 rules that could be judged are met.",),
         next_steps=tuple(dict.fromkeys(rule.next_step for rule in decisive if rule.next_step)),
-        candidate=ModelInfo(uri="models:/digits@candidate", resolved_uri="models:/digits/2", name="digits", version="2", digest=_SHA, format="pt2"),
-        baseline=ModelInfo(uri="models:/digits@champion", resolved_uri="models:/digits/1", name="digits", version="1", digest=_SHA, format="pt2"),
-        previous=PreviousInfo(source="runs:/0f3c2b", verdict=Verdict.FAIL, candidate="models:/digits/1", defects=48, remaining=4, recurring=()),
+        candidate=ModelInfo(
+            uri="models:/digits@candidate", resolved_uri="models:/digits/2", name="digits", version="2", digest=_SHA, format="pt2"
+        ),
+        baseline=ModelInfo(
+            uri="models:/digits@champion", resolved_uri="models:/digits/1", name="digits", version="1", digest=_SHA, format="pt2"
+        ),
+        previous=PreviousInfo(
+            source="runs:/0f3c2b", verdict=Verdict.FAIL, candidate="models:/digits/1", defects=48, remaining=4, recurring=()
+        ),
         policy=PolicyInfo(name="baseline", digest=_SHA, source="baseline", description="For a merge request that changes a model."),
         classes=classes,
         data={
@@ -341,8 +430,15 @@ def make_run(folder: Path, verdict: Verdict = Verdict.FAIL, defects: int = 60, *
         },
         preflight=tuple(preflight),
         campaign=CampaignSummary(
-            seed=17, executions=12_000, model_calls=31_204, wall_seconds=214.3, device="cpu", device_hours=0.0412, stop_reason="interrupted" if partial else "executions",
-            valid_fraction=0.874, started_at="2026-11-29T14:03:11Z",
+            seed=17,
+            executions=12_000,
+            model_calls=31_204,
+            wall_seconds=214.3,
+            device="cpu",
+            device_hours=0.0412,
+            stop_reason="interrupted" if partial else "executions",
+            valid_fraction=0.874,
+            started_at="2026-11-29T14:03:11Z",
             arms={
                 "search": ArmSummary(executions=8000, valid=6904, findings=702, defects=len(found) * 3 // 4, model_calls=24_100),
                 "judging": ArmSummary(executions=2400, valid=2222, findings=188, defects=len(found) // 4, model_calls=2400),
@@ -353,8 +449,13 @@ def make_run(folder: Path, verdict: Verdict = Verdict.FAIL, defects: int = 60, *
             operators={
                 name: {"executions": e, "valid": v, "findings": f, "new_items": n}
                 for name, e, v, f, n in (
-                    ("rotation", 2204, 2190, 301, 412), ("gaussian_noise", 1810, 1804, 122, 220), ("gaussian_blur", 1311, 1290, 40, 61), ("brightness", 1707, 1200, 88, 97),
-                    ("patch", 909, 880, 14, 18), ("fgsm", 120, 120, 60, 12), ("fog", 0, 0, 0, 0),
+                    ("rotation", 2204, 2190, 301, 412),
+                    ("gaussian_noise", 1810, 1804, 122, 220),
+                    ("gaussian_blur", 1311, 1290, 40, 61),
+                    ("brightness", 1707, 1200, 88, 97),
+                    ("patch", 909, 880, 14, 18),
+                    ("fgsm", 120, 120, 60, 12),
+                    ("fog", 0, 0, 0, 0),
                 )
             },
         ),
@@ -376,7 +477,9 @@ def _early_error(advisory: bool) -> Result:
         advisory=advisory,
         reasons=("The model file can't be loaded: data/model.pth is cut short (1,204 of 88,310 bytes).",),
         next_steps=("Log the model again and register it as a new version.",),
-        candidate=ModelInfo(uri="models:/digits/4", resolved_uri="models:/digits/4", name="digits", version="4", digest=_SHA, format="pickle"),
+        candidate=ModelInfo(
+            uri="models:/digits/4", resolved_uri="models:/digits/4", name="digits", version="4", digest=_SHA, format="pickle"
+        ),
     )
 
 
@@ -403,22 +506,55 @@ def hostile_run(folder: Path) -> Result:
             "data": {pick(i): DataSetInfo(source=pick(i + 1), samples=1, digest=pick(i + 2)) for i in range(3)},
             "preflight": tuple(PreflightCheck(name=name, status="fault", seen=name, advice=name) for name in names),
             "metrics": {**base.metrics, **{name: Metric(value=0.5, unit=name, lower=0.4, upper=0.6) for name in names}},
-            "coverage": {name: summary.model_copy(update={"by_layer": dict.fromkeys(names, 0.5)}) for name, summary in zip(names, base.coverage.values(), strict=False)},
+            "coverage": {
+                name: summary.model_copy(update={"by_layer": dict.fromkeys(names, 0.5)})
+                for name, summary in zip(names, base.coverage.values(), strict=False)
+            },
             "curve": tuple(CurvePoint(executions=e, coverage=dict.fromkeys(names, e / 10), findings=0, defects=0) for e in (0, 5, 10)),
             "rules": tuple(
-                base.rules[0].model_copy(update={"id": name, "metric": name, "slice": name, "explanation": name, "next_step": name, "meaning": name, "waiver": name,
-                                                 "threshold": name, "unit": name, "status": status})
+                base.rules[0].model_copy(
+                    update={
+                        "id": name,
+                        "metric": name,
+                        "slice": name,
+                        "explanation": name,
+                        "next_step": name,
+                        "meaning": name,
+                        "waiver": name,
+                        "threshold": name,
+                        "unit": name,
+                        "status": status,
+                    }
+                )
                 for name, status in zip(names, list(Status) * 2, strict=False)
             ),
             "defects": tuple(
-                d.model_copy(update={"id": pick(i), "label": i % len(names), "predicted": (i + 1) % len(names), "family": pick(i), "operator": pick(i + 1), "seed_id": pick(i + 2),
-                                     "root_cause": pick(i + 3), "arm": pick(i + 4),
-                                     "recipe": ({"operator": pick(i), "severity": 0.5, "parameters": {pick(i): pick(i + 1), "nan": float("nan")}},)})
+                d.model_copy(
+                    update={
+                        "id": pick(i),
+                        "label": i % len(names),
+                        "predicted": (i + 1) % len(names),
+                        "family": pick(i),
+                        "operator": pick(i + 1),
+                        "seed_id": pick(i + 2),
+                        "root_cause": pick(i + 3),
+                        "arm": pick(i + 4),
+                        "recipe": ({"operator": pick(i), "severity": 0.5, "parameters": {pick(i): pick(i + 1), "nan": float("nan")}},),
+                    }
+                )
                 for i, d in enumerate(base.defects)
             ),
             "root_causes": tuple(RootCause(id=name, title=name, size=2, example=name, repair=name) for name in names),
-            "campaign": base.campaign.model_copy(update={"device": pick(1), "stop_reason": pick(4), "started_at": pick(2), "operators": {name: {"executions": 1.0} for name in names},
-                                                         "arms": {name: ArmSummary(executions=1, valid=1) for name in names}, "fingerprint": {pick(0): pick(4)}})
+            "campaign": base.campaign.model_copy(
+                update={
+                    "device": pick(1),
+                    "stop_reason": pick(4),
+                    "started_at": pick(2),
+                    "operators": {name: {"executions": 1.0} for name in names},
+                    "arms": {name: ArmSummary(executions=1, valid=1) for name in names},
+                    "fingerprint": {pick(0): pick(4)},
+                }
+            )
             if base.campaign
             else None,
             "environment": {name: {name: [name]} for name in names},

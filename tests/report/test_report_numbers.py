@@ -1,0 +1,107 @@
+"""Numbers, scales and curves say what they should."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gate.metrics.catalogue import CATALOGUE
+from gate.policy.threshold import Threshold
+from gate.report.bar import WIDTH, bar
+from gate.report.curve import panels
+from gate.report.numbers import amount, duration, interval, split
+from gate.report.words import moment
+from gate.result import CurvePoint
+
+FINITE = st.floats(0, 1e9, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.34, "share", "34.0 %"),
+        (1.0, "share", "100 %"),
+        (0.0, "share", "0 %"),
+        (0.9999, "share", "99.99 %"),
+        (0.9951, "share", "99.5 %"),
+        (0.00761, "share", "0.76 %"),
+        (0.000142, "share per execution", "0.014 % per execution"),
+        (12000, "count", "12,000"),
+        (36.44, "per device-hour", "36.4 per device-hour"),
+        (0.22, "severity", "0.22 of 1"),
+        (None, "share", "not measured"),
+        (math.nan, "share", "not measured"),
+    ],
+)
+def test_an_amount_reads_with_its_unit(value: float | None, unit: str, text: str) -> None:
+    assert amount(value, unit) == text
+
+
+def test_an_interval_names_its_level() -> None:
+    assert interval(0.291, 0.393, "share", 0.95) == "29.1 to 39.3 % (95 % interval)"
+    assert interval(None, 0.393, "share", 0.95) == ""
+    assert split(0.000142, "share per execution") == ("0.014 %", "per execution")
+    assert split(2184, "per device-hour") == ("2,184", "per device-hour")
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.42, "0.4 s"), (59.6, "1 min 0 s"), (214.3, "3 min 34 s"), (7500, "2 h 5 min")])
+def test_a_duration_reads_in_two_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_moment_loses_what_nobody_reads_and_other_text_nothing() -> None:
+    assert moment("2026-11-29T14:03:11.25+00:00") == "2026-11-29 14:03 UTC"
+    assert moment("yesterday") == "yesterday"
+
+
+@given(FINITE, FINITE, FINITE, st.sampled_from([">", "<"]), FINITE)
+def test_value_interval_and_limit_lie_on_the_scale_in_their_order(
+    value: float, below: float, above: float, side: str, limit: float
+) -> None:
+    lower, upper = min(value, below), max(value, above)
+    threshold = Threshold.parse(f"{side} {limit + 0.001:.3f}", CATALOGUE["defect_density"])
+    made = bar(value, lower, upper, "per device-hour", threshold)
+    assert made.lower is not None
+    assert made.upper is not None
+    assert made.limit is not None
+    assert made.breach is not None
+    assert 0 <= made.lower <= made.value <= made.upper <= WIDTH
+    assert (made.limit <= made.value) or threshold.limit > value
+    assert made.breach == ((made.limit, round(WIDTH - made.limit, 1)) if side == ">" else (0.0, made.limit))
+
+
+def _curve(number: int) -> list[CurvePoint]:
+    return [
+        CurvePoint(executions=10 * i, coverage={"kmnc": i / number}, random={"kmnc": i / number / 2}, findings=0, defects=0)
+        for i in range(number + 1)
+    ]
+
+
+def test_a_curve_has_a_panel_for_each_criterion_and_a_line_for_each_arm() -> None:
+    (panel,) = panels(_curve(50))
+    assert [line.arm for line in panel.lines] == ["random", "search"]
+    points = [tuple(map(float, pair.split(","))) for pair in panel.lines[-1].points.split()]
+    assert len(points) == 51
+    assert all(a[0] < b[0] and a[1] > b[1] for a, b in pairwise(points))
+    assert "from 0 % to 100 %" in panel.words
+
+
+def test_a_long_curve_is_thinned_and_keeps_its_ends() -> None:
+    (panel,) = panels(_curve(5000))
+    assert len(panel.lines[-1].points.split()) <= 300
+    assert panel.lines[-1].last == "100 %"
+
+
+@pytest.mark.parametrize("curve", [[], _curve(1)[:1], [CurvePoint(executions=5, coverage={"nc": 0.5}, findings=0, defects=0)] * 3])
+def test_a_curve_of_one_moment_is_not_drawn(curve: list[CurvePoint]) -> None:
+    assert panels(curve) == []
+
+
+def test_a_flat_curve_is_drawn() -> None:
+    flat = [CurvePoint(executions=i, coverage={"nc": level}, findings=0, defects=0) for i in range(3) for level in (1.0,)]
+    (panel,) = panels(flat)
+    assert len(panel.y) >= 2
