@@ -53,11 +53,8 @@ def _effort(policy: Policy) -> Iterator[str]:
     if budget is not None:
         parts = [f"{budget.executions:,} mutants"] if budget.executions else []
         parts += [f"{seconds:g} s {what}" for seconds, what in ((budget.wall, "in all"), (budget.device, "on the device")) if seconds]
-        yield (
-            f"Where the user gives no budget: {' or '.join(parts)}, whichever ends first."
-            if len(parts) > 1
-            else (f"Where the user gives no budget: {parts[0]}.")
-        )
+        last = ", whichever ends first" if len(parts) > 1 else ""
+        yield f"Where the user gives no budget: {' or '.join(parts)}{last}."
     yield f"The coverage reported is {policy.criterion or 'that of the first criterion measured'}."
 
 

@@ -65,6 +65,7 @@ waivers:
         0.5,
     )
     assert (policy.arms.judging, policy.arms.random, policy.judging.mutants_per_seed) == (0.5, 0.05, 4)
+    assert policy.budget is not None
     assert (policy.budget.executions, policy.budget.wall, policy.criterion) == (300, 600.0, "nbc")
     assert rate.fail is not None
     assert rate.warn is not None
@@ -169,6 +170,7 @@ BAD = [
     ("unknown criterion", HEAD + "criterion: kmmc\nrules:\n" + RULE, 3, "did you mean 'kmnc'?"),
     ("budget without a unit", HEAD + "budget: {wall: 10 minutes}\nrules:\n" + RULE, 3, "is no duration"),
     ("budget of nothing", HEAD + "budget: {executions: 0}\nrules:\n" + RULE, 3, "budget.executions"),
+    ("budget without limits", HEAD + "budget: {}\nrules:\n" + RULE, 3, "at least one of"),
     # case 26a
     ("no rules", HEAD, 1, "has no rules"),
     ("empty rules", HEAD + "rules: []\n", 3, "has no rules"),
@@ -291,7 +293,7 @@ def test_the_digest_follows_what_decides_and_not_how_it_is_written(tmp_path: Pat
 
     plain = digest(HEAD + "rules:\n" + RULE)
     assert plain == digest(HEAD + "description: Said otherwise.\nrules:\n  - {metric: defect_rate, id: defect-rate, fail: '> 20%'}\n")
-    assert plain == digest(HEAD + "arms: {judging: 0.3}\nrules:\n" + RULE)
+    assert plain == digest(HEAD + "arms: {judging: 0.3}\nbudget: null\nrules:\n" + RULE)
     for other in (
         HEAD + "rules:\n" + RULE.replace("0.2", "0.21"),
         HEAD + "rules:\n" + RULE.replace(">", ">="),
@@ -307,6 +309,14 @@ def test_a_policy_that_does_not_exist_is_refused_with_the_shipped_names(name: st
     with pytest.raises(PolicyError) as caught:
         load_policy(name)
     assert "Shipped: baseline, classic, smoke, strict." in str(caught.value)
+
+
+def test_a_policy_without_a_budget_leaves_it_to_the_gate(tmp_path: Path) -> None:
+    assert load(tmp_path, HEAD + "rules:\n" + RULE).policy.budget is None
+    inherited = load(tmp_path, HEAD + "extends: [smoke]\nbudget: {wall: 90s}\n").policy.budget
+    assert inherited is not None
+    assert (inherited.executions, inherited.wall) == (100, 90.0)
+    assert load(tmp_path, HEAD + "extends: [smoke]\nbudget: null\n").policy.budget is None
 
 
 def test_a_policy_is_frozen(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ ALL = ("baseline", "classic", "smoke", "strict")
 def campaign(name: str, *, failing: float = 0.01, faults: int = 0, gain: float = 0.05, found: int = 5) -> Evidence:
     """What a run under that policy leaves behind with seed inputs alone and the policy's own budget."""
     policy = load_policy(name).policy
-    executions = policy.budget.executions or 0
+    executions = policy.budget.executions if policy.budget is not None else None
+    assert executions is not None
     each = policy.judging.mutants_per_seed
     seeds = int(executions * policy.arms.judging) // each
     search = int(executions * policy.arms.search)
@@ -124,7 +125,8 @@ def test_strict_is_nowhere_more_lenient_than_baseline() -> None:
 
 def test_classic_has_exactly_the_published_thresholds() -> None:
     policy = load_policy("classic").policy
-    assert policy.budget.executions == 100
+    assert policy.budget is not None
+    assert (policy.budget.executions, policy.budget.wall, policy.budget.device) == (100, None, None)
     assert {rule.metric: (rule.fail and rule.fail.text, rule.warn and rule.warn.text) for rule in policy.rules} == {
         "coverage_gain": ("< 0.5%", None),
         "defect_density": ("< 2.0", None),
@@ -177,6 +179,7 @@ def test_a_description_is_exact_about_limits_and_waivers(tmp_path: Path) -> None
         "  - {rule: r, reason: Fog., owner: '@b', expires: 2027-01-01}\n"
     )
     text = describe(load_policy(str(path)), today=TODAY)
+    assert "gives no budget" not in text
     assert "If defect_rate in the worst class is at least 20 %, the run fails." in text
     assert "If defect_rate in the worst class is more than 10 %, the report warns." in text
     assert "r (only slice truck): Glare. Owner @a, EXPIRED on 2026-01-01." in text
