@@ -179,9 +179,10 @@ def _explained(error: BaseException, uri: str) -> RegistryError:
     def caused_by(*kinds: type[BaseException]) -> bool:
         return any(isinstance(cause, kinds) for cause in causes)
 
-    text = _first_line(str(getattr(error, "message", None) or error), uri)
+    whole = str(getattr(error, "message", None) or error)
+    text = _first_line(whole, uri)
     status = next((str(found) for cause in causes if (found := getattr(getattr(cause, "response", None), "status_code", None))), "")
-    if not status and (named := re.search(r"\b(401|403) (?:Client )?Error\b|error code (401|403)\b", text)):
+    if not status and (named := re.search(r"\b(401|403) (?:Client )?Error\b|error code (401|403)\b", whole)):
         status = named[1] or named[2]
     if status == "401" or error_code(error) in ("UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED"):
         return RegistryError(
@@ -212,7 +213,11 @@ def _explained(error: BaseException, uri: str) -> RegistryError:
 
 
 def _first_line(text: str, uri: str) -> str:
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
+    """The first line that says something; of failed downloads MLflow lists each under a headline and a line of the file's name."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#####")]
+    if len(lines) > 1 and lines[0].startswith("The following failures occurred"):
+        del lines[0]
+    line = lines[0] if lines else "no reason given"
     login = urlsplit(uri).netloc.rpartition("@")[0]
     if login:
         line = line.replace(f"{login}@", "")

@@ -47,25 +47,28 @@ def publish(result: Result, run_folder: Path, reference: ModelReference, *, expe
     Raises:
         RegistryError: the server can't be reached or refuses.
     """
+    server = reference.tracking_uri
     # A local model may be the first thing its store ever hears of; one from a registry proves that the store is there.
-    with session(reference.tracking_uri, patience=FILES, create=reference.folder is not None) as client:
-        experiment_id = _experiment(client, experiment)
-        run = client.create_run(experiment_id, run_name=f"gate {_title(reference)}")
-        run_id = str(run.info.run_id)
-        tags = _tags(result, run_id)
-        try:
+    with session(server, create=reference.folder is not None) as client:
+        run_id = str(client.create_run(_experiment(client, experiment), run_name=f"gate {_title(reference)}").info.run_id)
+    tags = _tags(result, run_id)
+    try:
+        with session(server) as client:
             _log_values(client, run_id, result, reference)
+        with session(server, patience=FILES) as client:
             _upload(client, run_id, run_folder)
+        with session(server) as client:
             for key, value in {**tags, "gate.candidate": result.candidate.resolved_uri}.items():
                 client.set_tag(run_id, key, value[:MAX_TAG])
             client.set_terminated(run_id, "FINISHED")
-        except BaseException:
-            # What failed first is what the user must read; that the mark fails too adds nothing.
-            with suppress(Exception):
-                client.set_terminated(run_id, "FAILED")
-            raise
+    except BaseException:
+        # What failed first is what the user must read; that the mark fails too adds nothing.
+        with suppress(Exception), session(server) as client:
+            client.set_terminated(run_id, "FAILED")
+        raise
+    with session(server) as client:
         _tag_model(client, reference, tags)
-        return run_id
+    return run_id
 
 
 def _title(reference: ModelReference) -> str:
@@ -78,7 +81,7 @@ def _tags(result: Result, run_id: str) -> dict[str, str]:
     """The tags in the order in which they are written."""
     return {
         TAG_DIGEST: result.candidate.digest or "",
-        TAG_POLICY: f"{result.policy.name} {result.policy.digest}" if result.policy else "",
+        TAG_POLICY: result.policy.name if result.policy else "",
         TAG_RUN: run_id,
         TAG_VERDICT: result.verdict.value,
     }

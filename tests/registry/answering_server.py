@@ -22,7 +22,7 @@ Answering = Callable[..., FakeServer]
 
 @contextmanager
 def answering_servers() -> Iterator[Answering]:
-    """Starts servers: answering(500), answering(hangs=True), answering(bodies={"path prefix": "text"})."""
+    """Starts servers: answering(500), answering(hangs=True), answering(bodies={"/path": "text"}, statuses={"/path": 404})."""
     running: list[tuple[ThreadingHTTPServer, threading.Event]] = []
 
     def start(
@@ -31,6 +31,7 @@ def answering_servers() -> Iterator[Answering]:
         *,
         hangs: bool = False,
         bodies: dict[str, str] | None = None,
+        statuses: dict[str, int] | None = None,
         headers: dict[str, str] | None = None,
     ) -> FakeServer:
         release = threading.Event()
@@ -44,7 +45,7 @@ def answering_servers() -> Iterator[Answering]:
                     release.wait(30)
                     return
                 text = next((text for prefix, text in (bodies or {}).items() if self.path.startswith(prefix)), body).encode()
-                self.send_response(status)
+                self.send_response(next((code for prefix, code in (statuses or {}).items() if self.path.startswith(prefix)), status))
                 for key, value in {"Content-Type": "application/json", "Content-Length": str(len(text)), **(headers or {})}.items():
                     self.send_header(key, value)
                 self.end_headers()

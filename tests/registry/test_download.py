@@ -79,7 +79,7 @@ def test_a_link_or_pipe_inside_is_refused_and_nothing_outside_is_read(
         if where == "local folder"
         else ModelReference("models:/x/1", "models:/x/1", tracking_uri=sqlite_store.url, location=source.as_uri())
     )
-    with pytest.raises(ModelError, match=r"symbolic link|neither a file nor a folder") as raised:
+    with pytest.raises(ModelError, match=r"is a symbolic link|neither a file nor a folder") as raised:
         download_model(reference, tmp_path / "into")
     assert raised.value.exit_code == 3
     assert list((tmp_path / "into").iterdir()) == []
@@ -111,17 +111,24 @@ def test_files_that_vanished_from_the_store_are_said(tmp_path: Path, sqlite_stor
         download_model(reference, tmp_path / "into")
 
 
-def test_a_download_that_fails_half_way_leaves_nothing(answering: Answering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("status", "says"), [(403, "(403)"), (404, "404"), (500, "500")])
+def test_a_download_that_fails_half_way_says_why_and_leaves_nothing(
+    answering: Answering, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, says: str
+) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    root = "/api/2.0/mlflow-artifacts/artifacts"
     listing = json.dumps({"files": [{"path": "MLmodel", "is_dir": False, "file_size": 1}, {"path": "x", "is_dir": False, "file_size": 1}]})
-    good = answering(bodies={"/api/2.0/mlflow-artifacts/artifacts?": listing, "/api/2.0/mlflow-artifacts/artifacts/1/MLmodel": "x"})
-    broken = answering(500)
-    reference = ModelReference("models:/x/1", "models:/x/1", tracking_uri=good.url, location="mlflow-artifacts:/1")
-    assert (download_model(reference, tmp_path / "good") / "MLmodel").read_text() == "x"
-    reference = ModelReference("models:/x/1", "models:/x/1", tracking_uri=broken.url, location="mlflow-artifacts:/1")
-    with pytest.raises(RegistryError, match="500"):
-        download_model(reference, tmp_path / "into")
-    assert list((tmp_path / "into").iterdir()) == []
+    for number, statuses in enumerate(({}, {f"{root}/1/x": status})):
+        server = answering(bodies={f"{root}?": listing, root: "x"}, statuses=statuses)
+        reference = ModelReference("models:/x/1", "models:/x/1", tracking_uri=server.url, location="mlflow-artifacts:/1")
+        into = tmp_path / str(number)
+        if not statuses:
+            assert (download_model(reference, into) / "MLmodel").read_text() == "x"
+            continue
+        with pytest.raises(RegistryError) as raised:
+            download_model(reference, into)
+        assert says in raised.value.what
+        assert list(into.iterdir()) == []
 
 
 def test_a_folder_with_content_is_not_written_into(model_folder: ModelFolder, tmp_path: Path) -> None:

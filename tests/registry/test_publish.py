@@ -81,7 +81,7 @@ def test_a_run_is_recorded_whole_and_the_version_points_at_it(
     assert (run.data.params["seed"], run.data.params["executions"], run.data.params["verdict"]) == ("7", "100", "fail")
     assert _files(client, run_id) == {"result.json", "report.html", "defects/d-1/mutant.png", "campaign/evidence.json"}
 
-    wanted = {"gate.verdict": "fail", "gate.policy": f"strict sha256:{'b' * 64}", "gate.digest": DIGEST, "gate.run": run_id}
+    wanted = {"gate.verdict": "fail", "gate.policy": "strict", "gate.digest": DIGEST, "gate.run": run_id}
     assert wanted.items() <= client.get_model_version("digits", "1").tags.items()
     assert wanted.items() <= run.data.tags.items()
     assert run.data.tags["gate.candidate"] == "models:/digits/1"
@@ -115,6 +115,26 @@ def test_the_earlier_run_is_found_through_the_tag_and_fetched_back(
         assert Result.load(folder) == result
         assert (folder / "defects" / "d-1" / "mutant.png").read_bytes() == b"\x89PNG"
         assert (folder / "campaign" / "evidence.json").is_file()
+
+
+def test_a_run_that_ended_in_an_error_leaves_no_older_digest_beside_its_verdict(
+    logged: Logged, run_folder: Callable[[Result], Path]
+) -> None:
+    from mlflow import MlflowClient
+
+    reference = resolve("models:/digits/1", tracking_uri=logged.url)
+    first = finished(reference, Verdict.PASS)
+    folder = run_folder(first)
+    publish(first, folder, reference, experiment="gate tests")
+    broken = Result(
+        verdict=Verdict.ERROR,
+        exit_code=3,
+        reasons=("the model can't be loaded",),
+        candidate=ModelInfo(uri=reference.uri, resolved_uri=reference.resolved_uri),
+    )
+    run_id = publish(broken, folder, reference, experiment="gate tests")
+    tags = MlflowClient(logged.url).get_model_version("digits", "1").tags
+    assert (tags["gate.verdict"], tags["gate.run"], tags["gate.digest"], tags["gate.policy"]) == ("error", run_id, "", "")
 
 
 @pytest.mark.parametrize("form", ["logged model", "run"])
@@ -196,14 +216,16 @@ def test_a_run_is_recorded_without_a_server_beside_the_database(
 
 
 def test_a_local_model_is_recorded_on_its_run_alone(
-    model_folder: Callable[[str], Path], run_folder: Callable[[Result], Path], tmp_path: Path
+    model_folder: Callable[[str], Path], run_folder: Callable[[Result], Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     from mlflow import MlflowClient
 
     store = f"sqlite:///{tmp_path}/new/mlflow.db"
     reference = resolve(str(model_folder("pickle")), tracking_uri=store)
     result = finished(reference)
+    capfd.readouterr()
     run_id = publish(result, run_folder(result), reference, experiment="gate")
+    assert capfd.readouterr() == ("", "")  # MLflow has a lot to say when it makes a database
     assert MlflowClient(store).get_run(run_id).data.tags["gate.verdict"] == "fail"
 
 
