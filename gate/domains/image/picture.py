@@ -93,12 +93,12 @@ def viewable(array: npt.NDArray[Any], value_range: tuple[float, float] | None = 
 
 
 def amplification(original: npt.NDArray[Any], mutant: npt.NDArray[Any], value_range: tuple[float, float]) -> float:
-    """How many times ``difference`` enlarges differences: until the greatest is white, but at most 32 times and never less than once.
+    """How many times ``difference`` enlarges differences: until the greatest is white, but at most 32 times.
 
     One fixed factor would show an attack of three percent as nothing, or a rotation as plain white.
     """
     distance = _distance(original, mutant, value_range).max(initial=0.0)
-    return MAX_AMPLIFICATION if distance == 0 else float(min(MAX_AMPLIFICATION, max(1.0, 1.0 / distance)))
+    return MAX_AMPLIFICATION if distance == 0 else float(min(MAX_AMPLIFICATION, 1.0 / distance))
 
 
 def difference(original: npt.NDArray[Any], mutant: npt.NDArray[Any], value_range: tuple[float, float]) -> Picture:

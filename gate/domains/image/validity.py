@@ -86,6 +86,9 @@ def check(
     reasons: list[str | None] = [_recipe_fault(recipe, domain) for recipe in recipes]
     bounds = np.array([_bound(recipe, domain) for recipe in recipes], dtype=np.float64)
     low, high = value_range
+    if mutants.dtype.kind == "f":
+        # 0.1 in single precision is more than 0.1: what a file can hold decides.
+        low, high = float(mutants.dtype.type(low)), float(mutants.dtype.type(high))
     sample = max(1, mutants[0].size) if count else 1
     rows = max(1, _VALUES_AT_ONCE // sample)
     for start in range(0, count, rows):

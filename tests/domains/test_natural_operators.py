@@ -1,0 +1,281 @@
+"""The natural operators: nothing at severity 0, more with more severity, the same bytes wherever they run."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_digits
+
+from gate.domains.image.limits import Domain
+from gate.domains.image.natural import NaturalOperators
+from gate.domains.image.operators import OPERATORS
+from gate.domains.image.recipe import Step, recipe_from_json, recipe_to_json
+from gate.errors import DataError, UsageError
+
+NAMES = tuple(OPERATORS)
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def digits() -> np.ndarray:
+    """Fifty real digits, [50, 8, 8, 1] uint8."""
+    return np.rint(load_digits().images[:50] * (255 / 16)).astype(np.uint8)[..., None]
+
+
+def picture(shape: tuple[int, int, int], dtype: type, seed: int) -> np.ndarray:
+    """A smooth random picture with all kinds of values."""
+    random = np.random.default_rng(seed)
+    coarse = random.random((4, 4, shape[2]))
+    rows, columns = np.arange(shape[0]) * 4 // shape[0], np.arange(shape[1]) * 4 // shape[1]
+    values = np.clip(coarse[rows][:, columns] + random.normal(0, 0.05, shape), 0, 1)
+    return np.rint(values * 255).astype(np.uint8) if dtype is np.uint8 else values.astype(np.float32)
+
+
+def on_all_names(shape: tuple[int, int, int], dtype: type) -> NaturalOperators:
+    return NaturalOperators(Domain(), shape, dtype, (0, 255) if dtype is np.uint8 else (0, 1))
+
+
+def test_the_default_domain_switches_every_operator_on() -> None:
+    assert on_all_names((8, 8, 1), np.uint8).names == NAMES
+    assert len(NAMES) == 20
+
+
+def test_an_operator_is_off_when_its_limit_is_null_zero_or_neutral() -> None:
+    domain = Domain.model_validate(
+        {
+            "geometry": {"rotation": None, "crop": 0.0},
+            "photometry": {"gamma": (1.0, 1.0)},
+            "compression": {"jpeg": 100, "downscale": 1.0},
+        }
+    )
+    operators = NaturalOperators(domain, (8, 8, 1), np.uint8, (0, 255))
+    assert set(NAMES) - set(operators.names) == {"rotation", "crop", "gamma", "jpeg", "downscale"}
+    with pytest.raises(UsageError, match="switched off"):
+        operators.step("rotation", 0.5, 1)
+
+
+def test_every_operator_belongs_to_the_family_of_the_limits_that_names_it() -> None:
+    operators = on_all_names((8, 8, 1), np.uint8)
+    for name in NAMES:
+        assert hasattr(getattr(Domain(), operators.family_of(name)), name)
+    with pytest.raises(UsageError, match="rotate"):
+        operators.family_of("rotate")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_severity_zero_changes_nothing_not_even_through_the_operator_itself(name: str, dtype: type) -> None:
+    image = picture((9, 11, 3), dtype, 1)
+    operators = on_all_names(image.shape, dtype)
+    step = operators.step(name, 0.0, 5)
+    assert np.array_equal(operators.apply(image[None], [step])[0], image)
+    limit = getattr(getattr(Domain(), operators.family_of(name)), name)
+    assert np.array_equal(OPERATORS[name](limit).apply(image, step.parameters), image)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_more_severity_changes_more_over_fifty_pictures(name: str, digits: np.ndarray) -> None:
+    operators = on_all_names(digits.shape[1:], np.uint8)
+    distances = []
+    for severity in (0.0, 0.25, 0.5, 0.75, 1.0):
+        mutants = operators.apply(digits, [operators.step(name, severity, draw) for draw in range(len(digits))])
+        distances.append(np.abs(mutants.astype(float) - digits).mean())
+    assert distances[0] == 0
+    assert all(less < more for less, more in itertools.pairwise(distances)), distances
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(NAMES),
+    height=st.integers(4, 41),
+    width=st.integers(4, 41),
+    channels=st.sampled_from([1, 3]),
+    dtype=st.sampled_from([np.uint8, np.float32]),
+    severity=st.floats(0, 1),
+    draw=st.integers(0, 2**31 - 1),
+)
+def test_shape_dtype_and_range_are_kept(name: str, height: int, width: int, channels: int, dtype: type, severity: float, draw: int) -> None:
+    image = picture((height, width, channels), dtype, draw % 1000)
+    operators = on_all_names(image.shape, dtype)
+    before = image.copy()
+    step = operators.step(name, severity, draw)
+    mutant = operators.apply(image[None], [step])
+    assert mutant.shape == (1, *image.shape)
+    assert mutant.dtype == image.dtype
+    assert mutant.flags.c_contiguous
+    assert np.isfinite(mutant).all()
+    assert mutant.min() >= 0
+    assert mutant.max() <= (255 if dtype is np.uint8 else 1)
+    assert np.array_equal(image, before), "the input was changed"
+    assert Step.from_json(json.loads(json.dumps(step.to_json()))) == step
+    direct = OPERATORS[name](None).apply(image, step.parameters)
+    assert direct.dtype == image.dtype
+    assert direct.shape == image.shape
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("shape", [(1000, 777, 3), (31, 33, 2), (16, 16, 5)])
+def test_large_pictures_and_other_channel_counts_work(name: str, shape: tuple[int, int, int]) -> None:
+    image = picture(shape, np.uint8, 3)
+    operators = on_all_names(shape, np.uint8)
+    mutant = operators.apply(image[None], [operators.step(name, 0.7, 11)])[0]
+    assert mutant.shape == shape
+    assert not np.array_equal(mutant, image)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_file_range_scales_the_change(name: str, digits: np.ndarray) -> None:
+    """The same picture in 0 to 16 and in 0 to 1 gets the same change."""
+    unit = digits[7].astype(np.float32) / 255
+    narrow = NaturalOperators(Domain(), unit.shape, np.float32, (0, 1))
+    wide = NaturalOperators(Domain(), unit.shape, np.float32, (-8, 8))
+    step = narrow.step(name, 0.8, 3)
+    one = narrow.apply(unit[None], [step])
+    other = wide.apply((unit * 16 - 8)[None], [wide.step(name, 0.8, 3)])
+    # Through JPEG both are rounded to 8 bits, where the last bit of a float may tip the scale.
+    assert np.abs(one * 16 - 8 - other).max() < (1.0 if name == "jpeg" else 1e-4)
+
+
+@settings(max_examples=200, deadline=None)
+@given(low=st.floats(-100, 100), extent=st.floats(0.01, 100))
+def test_values_never_leave_a_range_that_floats_hold_only_roughly(low: float, extent: float) -> None:
+    high = low + extent
+    values = np.linspace(low, high, 64).astype(np.float32).reshape(1, 8, 8, 1).clip(np.float32(low), np.float32(high))
+    operators = NaturalOperators(Domain(), (8, 8, 1), np.float32, (low, high))
+    for draw in (0, 1):
+        mutant = operators.apply(values, [operators.step("contrast", 1.0, draw)])
+        assert mutant.min() >= np.float32(low)
+        assert mutant.max() <= np.float32(high)
+
+
+def test_uint8_files_with_a_narrow_range_stay_inside_it() -> None:
+    raw = load_digits().images[:20].astype(np.uint8)[..., None]  # 0 to 16
+    operators = NaturalOperators(Domain(), raw.shape[1:], np.uint8, (0, 16))
+    for name in NAMES:
+        mutants = operators.apply(raw, [operators.step(name, 1.0, draw) for draw in range(len(raw))])
+        assert mutants.dtype == np.uint8
+        assert mutants.max() <= 16
+
+
+def test_a_draw_decides_direction_and_place_and_not_the_size_of_the_change() -> None:
+    operators = on_all_names((28, 28, 1), np.uint8)
+    angles = {operators.step("rotation", 0.5, draw).parameters["degrees"] for draw in range(20)}
+    assert angles == {-7.5, 7.5}
+    assert len({operators.step("patch", 0.5, draw).parameters["x"] for draw in range(20)}) == 20
+    assert len({operators.step("patch", 0.5, draw).parameters["edge"] for draw in range(20)}) == 1
+
+
+def test_results_do_not_depend_on_batch_order_or_neighbours(digits: np.ndarray) -> None:
+    operators = on_all_names(digits.shape[1:], np.uint8)
+    steps = [operators.step(NAMES[i % len(NAMES)], 0.9, i) for i in range(len(digits))]
+    together = operators.apply(digits, steps)
+    backwards = operators.apply(digits[::-1].copy(), steps[::-1])[::-1]
+    alone = np.concatenate([operators.apply(digits[i : i + 1], steps[i : i + 1]) for i in range(len(digits))])
+    assert np.array_equal(together, backwards)
+    assert np.array_equal(together, alone)
+
+
+def test_the_global_random_generators_are_neither_read_nor_moved(digits: np.ndarray) -> None:
+    import random
+
+    operators = on_all_names(digits.shape[1:], np.uint8)
+    results = []
+    for seed in (1, 2):
+        np.random.seed(seed)
+        random.seed(seed)
+        before = (np.random.get_state()[1].tobytes(), random.getstate())
+        steps = [operators.step(NAMES[i % len(NAMES)], 1.0, i) for i in range(len(digits))]
+        results.append(operators.apply(digits, steps))
+        assert before == (np.random.get_state()[1].tobytes(), random.getstate())
+    assert np.array_equal(*results)
+
+
+def test_a_recipe_replays_from_its_file_to_the_bytes_of_the_step_by_step_mutant(digits: np.ndarray) -> None:
+    operators = on_all_names(digits.shape[1:], np.uint8)
+    recipe = tuple(operators.step(name, 0.3, 9) for name in ("rotation", "fog", "jpeg"))
+    mutant = digits[:1]
+    for step in recipe:
+        mutant = operators.apply(mutant, [step])
+    written = json.dumps(recipe_to_json(recipe))
+    assert recipe_from_json(json.loads(written)) == recipe
+    assert np.array_equal(operators.replay(digits[0], recipe_from_json(json.loads(written))), mutant[0])
+
+
+def test_a_recipe_replays_where_the_policy_has_switched_its_operator_off(digits: np.ndarray) -> None:
+    wide = on_all_names(digits.shape[1:], np.uint8)
+    narrow = NaturalOperators(Domain.model_validate({"weather": {"fog": None}}), digits.shape[1:], np.uint8, (0, 255))
+    step = wide.step("fog", 1.0, 4)
+    assert np.array_equal(narrow.replay(digits[0], [step]), wide.replay(digits[0], [step]))
+
+
+def test_an_attack_is_not_replayed_without_its_model(digits: np.ndarray) -> None:
+    operators = on_all_names(digits.shape[1:], np.uint8)
+    with pytest.raises(DataError, match="pgd"):
+        operators.replay(digits[0], [Step("pgd", 1.0, 0, {})])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "rotation",
+        {"operator": "rotation"},
+        {"operator": 1, "severity": 0.1, "draw": 1, "parameters": {}},
+        {"operator": "rotation", "severity": float("nan"), "draw": 1, "parameters": {}},
+        {"operator": "rotation", "severity": "1", "draw": 1, "parameters": {}},
+        {"operator": "rotation", "severity": 0.1, "draw": -1, "parameters": {}},
+        {"operator": "rotation", "severity": 0.1, "draw": True, "parameters": {}},
+        {"operator": "rotation", "severity": 0.1, "draw": 1, "parameters": []},
+    ],
+)
+def test_a_malformed_recipe_is_refused(broken: object) -> None:
+    with pytest.raises(DataError):
+        recipe_from_json([broken])
+
+
+def _fingerprint() -> str:
+    """One hash over all operators on grey, colour and float pictures."""
+    content = hashlib.sha256()
+    for shape, dtype in (((8, 8, 1), np.uint8), ((33, 40, 3), np.uint8), ((21, 17, 3), np.float32)):
+        operators = on_all_names(shape, dtype)
+        image = picture(shape, dtype, 5)
+        for name in NAMES:
+            step = operators.step(name, 0.83, 77)
+            content.update(json.dumps(step.to_json()).encode())
+            content.update(operators.apply(image[None], [step]).tobytes())
+    return content.hexdigest()
+
+
+def test_another_process_makes_the_same_bytes_and_imports_no_torch_and_asks_no_network() -> None:
+    program = (
+        "import socket, sys\n"
+        "def refuse(*args, **kwargs): raise SystemExit('network')\n"
+        "socket.socket.connect = refuse\n"
+        "socket.getaddrinfo = refuse\n"
+        "from tests.domains.test_natural_operators import _fingerprint\n"
+        "import gate.domains.image.dataset, gate.domains.image.picture, gate.domains.image.validity\n"
+        "print(_fingerprint())\n"
+        "print([name for name in ('torch', 'mlflow') if name in sys.modules])\n"
+        "import albumentations.pytorch\n"
+        "print('torch' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    here, heavy, later = done.stdout.split("\n")[:3]
+    assert here == _fingerprint()
+    assert heavy == "[]"
+    assert later == "True", "other code could no longer import albumentations.pytorch"
+
+
+def test_importing_the_operators_loads_no_heavy_library() -> None:
+    program = "import sys, gate.domains.image.natural; print([n for n in ('cv2', 'albumentations', 'torch', 'scipy') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
