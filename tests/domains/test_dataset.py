@@ -129,7 +129,7 @@ def test_resizing_cuts_the_middle_and_squeezes_only_when_told(tmp_path: Path) ->
         read(tmp_path, size=(20, 20), resize="none", crop="none")
 
 
-@pytest.mark.parametrize(("height", "width"), [(37, 53), (53, 37), (24, 100), (100, 24), (24, 24)])
+@pytest.mark.parametrize(("height", "width"), [(37, 53), (53, 37), (24, 100), (100, 24), (24, 24), (24, 27)])
 def test_resize_and_crop_agree_with_torchvision(tmp_path: Path, height: int, width: int) -> None:
     from torchvision import transforms
 

@@ -119,7 +119,7 @@ def test_shape_dtype_and_range_are_kept(name: str, height: int, width: int, chan
     assert Step.from_json(json.loads(json.dumps(step.to_json()))) == step
     direct = OPERATORS[name](None).apply(image, step.parameters)
     assert direct.dtype == image.dtype
-    assert direct.shape == image.shape
+    assert np.array_equal(direct, mutant[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -155,6 +155,18 @@ def test_values_never_leave_a_range_that_floats_hold_only_roughly(low: float, ex
         mutant = operators.apply(values, [operators.step("contrast", 1.0, draw)])
         assert mutant.min() >= np.float32(low)
         assert mutant.max() <= np.float32(high)
+
+
+def test_shapes_smaller_than_a_pixel_show_faintly_on_tiny_pictures() -> None:
+    grey = np.full((20, 8, 8, 1), 128, np.uint8)
+    operators = on_all_names((8, 8, 1), np.uint8)
+    patches = [operators.step("patch", 0.1, draw) for draw in range(20)]  # 0.6 pixels wide
+    strong = [row for row, step in enumerate(patches) if abs(step.parameters["value"] - 0.5) > 0.1]
+    changed = np.abs(operators.apply(grey, patches).astype(int) - 128)
+    assert len(strong) > 10
+    assert changed[strong].max(axis=(1, 2, 3)).min() > 0
+    rain = operators.apply(np.zeros_like(grey), [operators.step("rain", 1.0, draw) for draw in range(20)])
+    assert 0 < rain.max() < 128, "a streak as thick as a stroke"
 
 
 def test_uint8_files_with_a_narrow_range_stay_inside_it() -> None:
