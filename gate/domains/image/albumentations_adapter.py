@@ -168,20 +168,20 @@ def _drawn(plate: Any) -> Plate:
 
 def fog_plate(height: int, width: int, *, thickness: float, centres: list[tuple[int, int]], radii: list[int]) -> Plate:
     """How much of the picture fog hides (0 to 255): overlapping round clouds of equal ``thickness`` (0 to 1), softened."""
-    return _drawn(_library().pixel.add_fog(np.zeros((height, width, 3), np.uint8), 1.0, thickness, centres, radii))
+    return _drawn(_library().pixel.add_fog(np.zeros((height, width, 1), np.uint8), 1.0, thickness, centres, radii))
 
 
 def rain_plate(
     height: int, width: int, *, starts: npt.NDArray[np.int32], slant: float, length: int, thickness: int, blur: int, brightness: int
 ) -> Plate:
     """Streaks on black. ``starts`` is [n, 2] (x, y)."""
-    empty = np.zeros((height, width, 3), np.uint8)
+    empty = np.zeros((height, width, 1), np.uint8)
     return _drawn(_library().pixel.add_rain(empty, slant, length, thickness, (brightness,) * 3, blur, 1.0, starts))
 
 
 def shadow_plate(height: int, width: int, corners: npt.NDArray[np.int32]) -> Plate:
     """255 inside the polygon [n, 2] (x, y), 0 outside."""
-    white = np.full((height, width, 3), 255, np.uint8)
+    white = np.full((height, width, 1), 255, np.uint8)
     lit = _drawn(_library().pixel.add_shadow(white, [corners], np.ones(1)))
     return np.asarray(255 - lit, dtype=np.uint8)
 
@@ -190,7 +190,7 @@ def sun_plate(height: int, width: int, *, centre: tuple[int, int], radius: int, 
     """The glow of a sun and its lens ghosts (alpha, centre, radius) on black. ``radius`` is at least 20 pixels."""
     white = (255, 255, 255)
     circles = [(alpha, place, size, white) for alpha, place, size in ghosts]
-    return _drawn(_library().pixel.add_sun_flare_overlay(np.zeros((height, width, 3), np.uint8), centre, radius, white, circles))
+    return _drawn(_library().pixel.add_sun_flare_overlay(np.zeros((height, width, 1), np.uint8), centre, radius, white, circles))
 
 
 def patch_plate(height: int, width: int, box: tuple[int, int, int, int]) -> Plate:
