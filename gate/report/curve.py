@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from gate.report.numbers import count, mark, share
 from gate.result import CurvePoint
 
-__all__ = ["Line", "Panel", "Tick", "panels"]
+__all__ = ["BOTTOM", "HEIGHT", "LEFT", "RIGHT", "TOP", "WIDTH", "Line", "Panel", "Tick", "panels"]
 
-WIDTH, HEIGHT = 380.0, 230.0  # user units of a panel
-LEFT, RIGHT, TOP, BOTTOM = 54.0, 14.0, 12.0, 40.0
+WIDTH, HEIGHT = 340, 220  # user units of a panel
+LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 42  # room around the lines, for the axes
 _MOST_POINTS = 300  # more can't be told apart at this size
 _ARMS: tuple[tuple[str, str, Callable[[CurvePoint], dict[str, float]]], ...] = (
     ("noise", "Noise control", lambda point: point.noise),

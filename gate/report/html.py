@@ -21,7 +21,7 @@ from markupsafe import Markup
 from gate.policy.threshold import Threshold
 from gate.report import reproduce
 from gate.report.bar import Bar, bar
-from gate.report.curve import panels
+from gate.report.curve import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, panels
 from gate.report.gallery import MOST, Card, Gallery, gallery
 from gate.report.numbers import amount, count, duration, interval, is_share, share, split
 from gate.report.pictures import Picture
@@ -146,6 +146,7 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "weak": weak,
         "coverage": [_coverage_row(name, summary) for name, summary in result.coverage.items()],
         "panels": panels(result.curve),
+        "frame": {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": WIDTH - RIGHT, "bottom": HEIGHT - BOTTOM},
         "has_random": any(point.random for point in result.curve),
         "has_noise": any(point.noise for point in result.curve),
         "layers": layers,
