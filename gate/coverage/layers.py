@@ -39,7 +39,7 @@ class Layer:
     shape: tuple[int, ...]  # of its output for one batch
     neurons: int  # 0 where it can't be watched
     batch_axis: int
-    neuron_axis: int  # channels of a convolution, else features
+    neuron_axis: int  # always behind the batch axis; channels of a convolution, else features
     head: bool  # the classifier head
     why_not: str | None = None  # why it can't be watched
 

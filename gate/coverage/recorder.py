@@ -112,5 +112,4 @@ class Recorder:
 def _reduced(output: Tensor, layer: Layer) -> Tensor:
     """float32 [N, neurons], a tensor of its own."""
     positions = tuple(axis for axis in range(output.ndim) if axis not in (layer.batch_axis, layer.neuron_axis))
-    output = output.mean(dim=positions, dtype=torch.float32) if positions else output.to(torch.float32, copy=True)
-    return output if layer.batch_axis < layer.neuron_axis else output.T
+    return output.mean(dim=positions, dtype=torch.float32) if positions else output.to(torch.float32, copy=True)

@@ -52,10 +52,17 @@ def test_a_module_that_is_called_twice_gives_the_average_of_its_calls() -> None:
     module, x = nets.made(nets.Shared), FLAT
     once = module.twice(x)
     torch.testing.assert_close(_record(module, x, ["twice"])["twice"], (once + module.twice(once.relu())).detach() / 2)
-    conv, picture = nets.made(nets.SharedConv), PLANES
-    plain = _record(conv, picture)
-    torch.testing.assert_close(plain["conv"], (conv.conv(picture).mean((2, 3)) + conv.conv(conv.conv(picture)).mean((2, 3))).detach() / 2)
-    torch.testing.assert_close(_record(nets.exported(conv, picture), picture), plain)
+
+
+def test_a_block_that_an_exported_program_holds_twice_is_one_layer() -> None:
+    module = nets.made(nets.SharedConv)
+    program = nets.exported(module, PLANES)
+    assert {"block", "block@1"} <= {name for name, _ in program.named_modules()}
+    wanted = ["block", "block.conv"]
+    once = module.block(PLANES)
+    expected = (once.mean((2, 3)) + module.block(once).mean((2, 3))).detach() / 2
+    for form in (module, program):
+        torch.testing.assert_close(_record(form, PLANES, wanted), dict.fromkeys(wanted, expected))
 
 
 def test_nothing_is_recorded_outside_and_each_recording_starts_anew() -> None:

@@ -70,16 +70,28 @@ class Shared(nn.Module):
         return self.head(self.relu(self.wide(x)))
 
 
-class SharedConv(nn.Module):
-    """One convolution called at two resolutions, so that an exported program holds it twice; 3 classes from [N, 2, 8, 8]."""
+class Framed(nn.Module):
+    """A convolution and a reshape, whose sizes an exported program writes down."""
 
     def __init__(self) -> None:
         super().__init__()
         self.conv = nn.Conv2d(2, 2, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.conv(x)
+        return x.reshape(x.shape[0], x.shape[1] * x.shape[2], x.shape[3]).reshape(x.shape)
+
+
+class SharedConv(nn.Module):
+    """One block called at two resolutions, so that an exported program holds it twice; 3 classes from [N, 2, 8, 8]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block = Framed()
         self.head = nn.Linear(2, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.conv(self.conv(x)).mean((2, 3)))
+        return self.head(self.block(self.block(x)).mean((2, 3)))
 
 
 def made(network: type[nn.Module], **options: object) -> nn.Module:

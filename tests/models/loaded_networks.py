@@ -33,6 +33,13 @@ class Hidden(nn.Module):
         return self.head(functional.dropout(x, 0.5, self.training))
 
 
+class Attending(nn.Module):
+    """Drops out inside of a fused attention operator."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(x, x, x, dropout_p=0.3 if self.training else 0.0)
+
+
 class Pointwise(nn.Module):
     """A head that is a 1x1 convolution before pooling."""
 

@@ -13,7 +13,7 @@ import loaded_networks
 import numpy as np
 import pytest
 import torch
-from loaded_networks import Digits, Hidden, digits
+from loaded_networks import Attending, Digits, Hidden, digits
 from torch import nn
 
 from gate.coverage import criterion
@@ -98,9 +98,10 @@ def test_a_model_saved_in_training_mode_stays_so_and_is_found_out(tmp_path: Path
 
 
 def test_dropout_in_a_function_is_found_in_an_exported_program() -> None:
-    program = torch.export.unflatten(torch.export.export(Hidden().train(), (torch.rand(4, 8),)))
-    assert training_modules(program) == ["(root)"]
-    assert training_modules(torch.export.unflatten(torch.export.export(Hidden().eval(), (torch.rand(4, 8),)))) == []
+    for module, x in ((Hidden(), torch.rand(4, 8)), (Attending(), torch.rand(4, 5, 8))):
+        for training in (True, False):
+            program = torch.export.unflatten(torch.export.export(module.train(training), (x,)))
+            assert training_modules(program) == (["(root)"] if training else [])
     rnn = nn.LSTM(4, 4, num_layers=2, dropout=0.5)
     assert training_modules(nn.Sequential(rnn).train()) == ["(root)", "0"]
     assert training_modules(nn.Sequential(nn.LSTM(4, 4), nn.Linear(4, 4)).train()) == ["(root)"]
