@@ -39,6 +39,7 @@ from gate.report.words import (
     moment,
     no_rules,
     partial_note,
+    sentence,
     short_digest,
     stop_reason_in_words,
     title,
@@ -64,6 +65,7 @@ _CHECKS = {
     "eval_mode": "Evaluation mode",
     "deterministic": "Same input, same output",
     "batch_independent": "Independent of batch neighbours",
+    "output": "Shape and kind of the output",
     "output_shape": "Shape of the output",
     "output_kind": "Kind of output",
     "clean_accuracy": "Accuracy on clean data",
@@ -216,7 +218,7 @@ def _check(check: Any) -> dict[str, str]:
         "title": _CHECKS.get(check.name) or visible(check.name.replace("_", " ").capitalize(), NAME),
         "status": check.status,
         "badge": {"ok": "pass", "note": "note", "fault": "fail"}[check.status],
-        "seen": check.seen,
+        "seen": sentence(check.seen),
         "advice": check.advice,
     }
 

@@ -23,6 +23,7 @@ from gate.report.words import (
     partial_note,
     recipe_in_words,
     rule_result_in_words,
+    sentence,
     short_digest,
     title,
     worst_first,
@@ -60,7 +61,9 @@ def render(result: Result) -> str:
         f"{VERDICT_MEANING[result.verdict]} {_facts(result)}",
     ]
     blocks += [f"> {markdown(note)}" for note in (advisory_note(result), partial_note(result)) if note]
-    faults = [f"- {markdown(check.seen)} {markdown(check.advice)}".rstrip() for check in result.preflight if check.status == "fault"]
+    faults = [
+        f"- {markdown(sentence(check.seen))} {markdown(check.advice)}".rstrip() for check in result.preflight if check.status == "fault"
+    ]
     if faults:
         blocks += ["### Found before the fuzzing", "\n".join(faults[:_MOST_LINES])]
     if len(result.reasons) > 1:

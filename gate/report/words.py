@@ -28,6 +28,7 @@ __all__ = [
     "partial_note",
     "recipe_in_words",
     "rule_result_in_words",
+    "sentence",
     "short_digest",
     "stop_reason_in_words",
     "title",
@@ -117,6 +118,12 @@ def partial_note(result: Result) -> str | None:
         if result.partial
         else None
     )
+
+
+def sentence(text: str) -> str:
+    """Text that begins with a capital and ends with a full stop, so that another sentence can follow."""
+    begun = text[:1].upper() + text[1:]
+    return begun if begun.endswith((".", "!", "?")) or not begun else f"{begun}."
 
 
 def short_digest(digest: str | None) -> str | None:
