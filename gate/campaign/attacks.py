@@ -41,7 +41,7 @@ def attack(
     from foolbox.attacks.fast_gradient_method import LinfFastGradientAttack
     from foolbox.attacks.projected_gradient_descent import LinfProjectedGradientDescentAttack
     from foolbox.criteria import Misclassification
-    from foolbox.models import PyTorchModel
+    from foolbox.models.pytorch import PyTorchModel
 
     wrapped = PyTorchModel(model, bounds=bounds, device=device)
     chosen = LinfFastGradientAttack() if name == "fgsm" else LinfProjectedGradientDescentAttack(steps=steps)

@@ -19,7 +19,7 @@ def command(run: Path, policy: str, out: Path | None, advisory: bool | None) -> 
     from rich.console import Console
 
     from gate.afterwards import evaluate_again, write_elsewhere
-    from gate.cli.verdict import show_result
+    from gate.terminal.verdict import show_result
 
     result = evaluate_again(run, policy, advisory=advisory)
     if out is not None:

@@ -48,12 +48,12 @@ def command(config: Path | None, show_config: bool, **options: Any) -> int:
     if show_config:
         _show(loaded.rows())
         return 0
-    from gate.cli.progress import Progress, interruptible
+    from gate.terminal.progress import Progress, interruptible
     from gate.pipeline import run
 
     with Progress() as progress, interruptible() as stop:
         outcome = run(loaded.settings, observers=(progress.observe,), stop=stop)
-    from gate.cli.verdict import show_verdict
+    from gate.terminal.verdict import show_verdict
 
     show_verdict(outcome)
     return outcome.result.exit_code
