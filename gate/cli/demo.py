@@ -19,8 +19,8 @@ def command(out: Path) -> None:
     """
     from rich.console import Console
 
-    from gate.terminal.progress import interruptible
     from gate.demo.story import tell
+    from gate.terminal.progress import interruptible
 
     with interruptible() as stop:
         tell(out, stop, Console())

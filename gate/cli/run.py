@@ -48,8 +48,8 @@ def command(config: Path | None, show_config: bool, **options: Any) -> int:
     if show_config:
         _show(loaded.rows())
         return 0
-    from gate.terminal.progress import Progress, interruptible
     from gate.pipeline import run
+    from gate.terminal.progress import Progress, interruptible
 
     with Progress() as progress, interruptible() as stop:
         outcome = run(loaded.settings, observers=(progress.observe,), stop=stop)

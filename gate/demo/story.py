@@ -16,8 +16,6 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from gate.terminal.progress import Progress
-from gate.terminal.verdict import show_verdict
 from gate.config import Settings, load
 from gate.corpus.export import export
 from gate.demo import digits as data
@@ -27,6 +25,8 @@ from gate.errors import GateError, OutputError
 from gate.pipeline import Outcome, run
 from gate.registry.connection import session
 from gate.result import Verdict
+from gate.terminal.progress import Progress
+from gate.terminal.verdict import show_verdict
 
 __all__ = ["UnexpectedVerdict", "tell"]
 
