@@ -1,4 +1,4 @@
-"""What tests of several rooms share: a real MLflow server on loopback, its database and artifacts in a temporary folder."""
+"""What tests of several rooms share: a real MLflow server on loopback, its files in a temporary folder, and a real browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
+CHROMIUM = Path("/usr/bin/chromium")
 START_ATTEMPTS = 3
 START_SECONDS = 120.0
 
@@ -80,3 +82,16 @@ def mlflow_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         finally:
             _stop(process)
     pytest.fail(f"mlflow server did not start:\n{log.read_text(errors='replace')[-3000:]}")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium, headless."""
+    if not CHROMIUM.exists():
+        pytest.fail(f"{CHROMIUM} is missing: install Debian's package `chromium`; pages can't be looked at without a browser.")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        yield chromium
+        chromium.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from page_visit import Visit
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 from sample import hostile_run, make_run
 
 from gate.report import write
@@ -21,20 +21,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "inconclusive, advisory, partial": {"verdict": Verdict.INCONCLUSIVE, "defects": 3, "advisory": True, "partial": True},
     "error before any campaign": {"verdict": Verdict.ERROR},
 }
-CHROMIUM = Path("/usr/bin/chromium")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium, headless."""
-    if not CHROMIUM.exists():
-        pytest.fail(f"{CHROMIUM} is missing: install Debian's package `chromium`; the report can't be looked at without a browser.")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture
