@@ -33,8 +33,13 @@ class Turns:
         self.shares = {"search": 1.0 - sum(shares.values()), **shares}
 
     def next(self, counts: dict[str, ArmCount], open_arms: frozenset[str], step_size: int) -> str | None:
-        """The open arm that is furthest behind its share once another step is done; None where no arm is open."""
+        """The open arm that is furthest behind its share once another step is done; None where no arm is open.
+
+        What a closed arm leaves of its share is the search's, so that the control arms never grow beyond theirs.
+        """
         total = sum(count.executions for count in counts.values()) + step_size
-        behind = {arm: self.shares.get(arm, 0.0) * total - counts[arm].executions for arm in ARMS if arm in open_arms}
-        candidates = {arm: lag for arm, lag in behind.items() if self.shares.get(arm, 0.0) > 0}
-        return max(candidates, key=lambda arm: candidates[arm]) if candidates else None
+        claims = {arm: self.shares.get(arm, 0.0) * total for arm in ARMS if arm in open_arms and self.shares.get(arm, 0.0) > 0}
+        if "search" in claims:
+            closed = sum(count.executions for arm, count in counts.items() if arm not in open_arms)
+            claims["search"] = total - closed - sum(claim for arm, claim in claims.items() if arm != "search")
+        return max(claims, key=lambda arm: claims[arm] - counts[arm].executions) if claims else None
