@@ -13,7 +13,8 @@ import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
 from gate.domains.domain import InputDomain
-from gate.randomness import generator
+from gate.errors import PolicyError
+from gate.randomness import generator, integer
 
 __all__ = ["JudgedSeedRows", "JudgingArm", "blind_step"]
 
@@ -46,6 +47,9 @@ class JudgingArm:
         seed_ids: their identities.
         mutants_per_seed: slots of each seed input.
         campaign_seed: decides order and recipes.
+
+    Raises:
+        PolicyError: no natural operator is switched on.
     """
 
     def __init__(self, domain: InputDomain, seeds: np.ndarray, seed_ids: Sequence[str], mutants_per_seed: int, campaign_seed: int) -> None:
@@ -54,9 +58,16 @@ class JudgingArm:
         self._seed_ids = seed_ids
         self._slots = mutants_per_seed
         self._campaign_seed = campaign_seed
-        # Ordered by identity first, so that the order in which a file lists the samples changes nothing.
-        by_identity = np.argsort(np.array(seed_ids, dtype=object), kind="stable")
-        self._order = by_identity[generator(campaign_seed, "judging", "order").permutation(len(seeds))]
+        if not domain.natural:
+            raise PolicyError(
+                "The policy switches every natural operator off, so there is nothing to judge by.",
+                where="domain",
+                hint="Leave at least one natural operator a limit above 0.",
+            )
+        # Each seed input has a place of its own, whatever the others are: two models that start from different seed inputs, because
+        # they classify others correctly, are judged on those they share in the same order.
+        places = [(integer(campaign_seed, "judging", "order", identity), identity) for identity in seed_ids]
+        self._order = np.array(sorted(range(len(seeds)), key=lambda seed: places[seed]), dtype=np.int64)
         self._next = 0
         self.rows: list[JudgedSeedRows] = []
 
