@@ -145,6 +145,8 @@ class Campaign:
         self._shares = shares
         self._tries: dict[tuple[Any, ...], int] = {}
         self._stale = 0  # search executions since the last new item
+        self._stride = 1  # steps between two points of the curve
+        self._passing = False  # whether the newest point lies between two of these
         self.outcome = CampaignOutcome(
             counts={arm: ArmCount(coverage=dict(initial)) for arm in ("search", "judging", "random", "noise")},
             initial=dict(initial),
@@ -164,7 +166,6 @@ class Campaign:
                 self.outcome.stop_reason = reason or ("saturated" if self._saturated else "executions")
                 break
             self._turn(batch)
-        self._note_point(last=True)
         return self.outcome
 
     @property
@@ -323,7 +324,8 @@ class Campaign:
         gained = np.flatnonzero(outcome.new_items > 0)
         self._stale = self._stale + len(batch.x) if not len(gained) else len(batch.x) - 1 - int(gained[-1])
 
-    def _note_point(self, *, last: bool = False) -> None:
+    def _note_point(self) -> None:
+        """Adds the point of now. Every ``_stride`` steps there is one, and the newest is always there."""
         curve = self.outcome.curve
         counts = self.outcome.counts
         point = Point(
@@ -334,10 +336,11 @@ class Campaign:
             sum(c.findings for c in counts.values()),
             sum(c.defects for c in counts.values()),
         )
-        if curve and curve[-1].executions == point.executions:
-            curve[-1] = point
-            return
+        if self._passing:
+            curve.pop()
         curve.append(point)
-        if len(curve) > CURVE_POINTS and not last:
-            # Every second point goes; first and newest stay. What is left is still evenly spaced.
-            curve[:] = curve[:-1:2] + curve[-1:]
+        if len(curve) > CURVE_POINTS:
+            # Every second point goes. CURVE_POINTS is even, so first and newest stay, and what is left is still evenly spaced.
+            curve[:] = curve[::2]
+            self._stride *= 2
+        self._passing = self.outcome.steps % self._stride != 0
