@@ -98,10 +98,10 @@ def receive(connection: socket.socket, *, deadline: float | None = None) -> tupl
         raise Malformed(f"announced {text_length} bytes of JSON, {MAX_JSON} are allowed")
     text = _read(connection, text_length, deadline)
     try:
-        message = json.loads(text)
+        message = json.loads(text, parse_constant=_no_number)
         tensors = message.pop("tensors")
         described = [(str(t["name"]), str(t["dtype"]), tuple(int(side) for side in t["shape"])) for t in tensors]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise Malformed(f"sent JSON that is no frame: {error}") from error
     if len(described) > MAX_TENSORS or any(dtype not in _DTYPES or min(shape, default=0) < 0 for _, dtype, shape in described):
         raise Malformed("described tensors that the wire does not carry")
@@ -110,8 +110,16 @@ def receive(connection: socket.socket, *, deadline: float | None = None) -> tupl
         raise Malformed(f"described {sum(sizes)} bytes of tensors and announced {payload_length}")
     arrays: Arrays = {}
     for (name, dtype, shape), size in zip(described, sizes, strict=True):
-        arrays[name] = np.frombuffer(_read(connection, size, deadline), dtype=_DTYPES[dtype]).reshape(shape)
+        flat: np.ndarray = np.frombuffer(_read(connection, size, deadline), dtype=_DTYPES[dtype])
+        try:
+            arrays[name] = flat.reshape(shape)
+        except ValueError as error:  # too many dimensions, or an empty tensor with an impossibly long side
+            raise Malformed(f"described a tensor that can't be: {error}") from error
     return message, arrays
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _read(connection: socket.socket, count: int, deadline: float | None) -> bytearray:
