@@ -93,6 +93,7 @@ class Worker:
         theirs.close()
         self._listener = threading.Thread(target=self._listen, name="worker-output", daemon=True)
         self._listener.start()
+        threading.Thread(target=self._watch, name="worker-end", daemon=True).start()
         wait = _SILENCE if start_timeout is None else max(start_timeout, 0.0)
         self._exchange("start", {"nonce": self._nonce}, None, time.monotonic() + wait)
 
@@ -128,11 +129,12 @@ class Worker:
 
     def close(self) -> None:
         """Ends the worker and every process of its group."""
-        with contextlib.suppress(Closed, Late, Malformed, OSError, subprocess.TimeoutExpired):
+        with contextlib.suppress(Closed, Late, Malformed, OSError):
             if self._process.poll() is None:
-                send(self._connection, {"nonce": self._nonce, "operation": "shutdown", "parameters": {}})
-                receive(self._connection, deadline=time.monotonic() + 2.0)
-                self._process.wait(timeout=2.0)
+                patience = time.monotonic() + 2.0
+                send(self._connection, {"nonce": self._nonce, "operation": "shutdown", "parameters": {}}, deadline=patience)
+                # Once it has answered there is nothing left to lose; waiting for torch to take itself apart costs a second.
+                receive(self._connection, deadline=patience)
         self.kill()
 
     def kill(self) -> None:
@@ -142,7 +144,8 @@ class Worker:
         self._process.wait()
         self._connection.close()
         self._listener.join(timeout=2.0)
-        if self._process.stdout is not None:
+        # A process that left the group may still hold the other end of the pipe; closing ours would wait for it.
+        if self._process.stdout is not None and not self._listener.is_alive():
             self._process.stdout.close()
 
     def last_words(self) -> str:
@@ -154,6 +157,12 @@ class Worker:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+    def _watch(self) -> None:
+        # A child of the worker may hold the socket's other end open, so the end of the stream does not always tell that it died.
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
 
     def _listen(self) -> None:
         # Reading to the end, so that a model that prints a lot never blocks on a full pipe; only the last lines are kept.
@@ -184,9 +193,12 @@ class Worker:
         if message.get("nonce") != self._nonce:
             self.kill()
             raise WorkerError("The worker answered without the nonce it was given.", where=f"worker process {self.pid}")
+        if not all(isinstance(message.get(part, {}), dict) for part in ("ok", "error")):
+            self.kill()
+            raise WorkerError("The worker broke the protocol: its answer has no fields.", where=f"worker process {self.pid}")
         if "error" in message:
             raise self._error(message["error"])
-        return dict(message.get("ok") or {}), arrays
+        return message.get("ok", {}), arrays
 
     def _error(self, error: Mapping[str, Any]) -> GateError:
         kind, what = str(error.get("kind")), str(error.get("what"))
