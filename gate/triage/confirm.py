@@ -96,7 +96,7 @@ class Confirmer:
             ("mutant", self._domain.picture(finding.mutant)),
             ("diff", self._domain.difference(self._seeds[finding.seed], finding.mutant)),
         ):
-            if not files[name].exists():
+            if files[name] not in (data, original):  # the sample's own file may be a picture already
                 Image.fromarray(picture).save(files[name])
         text = json.dumps(defect.model_dump(mode="json"), indent=2, allow_nan=False)
         (folder / "defect.json").write_text(text + "\n", encoding="utf-8")
