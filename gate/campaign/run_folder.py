@@ -14,6 +14,7 @@ from gate.errors import OutputError
 __all__ = ["RunFolder"]
 
 _IDENTITY = "campaign/identity.json"
+_EVIDENCE = "campaign/evidence.json"
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ class RunFolder:
             probe.write_bytes(b"")
             probe.unlink()
             (path / _IDENTITY).write_text(text, encoding="utf-8")
+            # What an earlier run measured must never be judged as if this one had.
+            (path / _EVIDENCE).unlink(missing_ok=True)
         except OSError as error:
             raise OutputError(
                 f"The output folder can't be written: {error.strerror or error}.", where=str(path), hint="Give another folder with --out."
@@ -63,7 +66,7 @@ class RunFolder:
             raise OutputError(
                 "The output folder is not empty and holds no run of the gate.", where=str(self.path), hint="Give a new folder with --out."
             )
-        if recorded.read_text(encoding="utf-8") != identity:
+        if recorded.read_text(encoding="utf-8", errors="replace") != identity:
             raise OutputError(
                 "The output folder holds a run of another campaign (other model, data, policy, seed or budget).",
                 where=str(self.path),
