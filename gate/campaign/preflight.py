@@ -26,6 +26,8 @@ TOLERANCE = 1e-3  # in probability: far above what another batch size does to fl
 PLAUSIBLE = 0.95  # clean accuracy below which other readings of the input are tried
 BETTER_BY = 0.05  # accuracy by which another reading must win before it is mentioned
 WHAT_IF_SAMPLES = 256
+# What no size or channel count of the input brings about: the model itself is at fault.
+_BROKEN = ("AttributeError", "FileNotFoundError", "ImportError", "KeyError", "ModuleNotFoundError", "NameError", "OSError", "TypeError")
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def run_preflight(
 
     Raises:
         InputShapeError: the model refuses inputs of this shape (exit 2).
-        ModelError: the output does not fit the classes (exit 3).
+        ModelError: the output does not fit the classes, or the model fails for a reason of its own (exit 3).
         DataError: labels outside the model's classes (exit 2).
         EvidenceError: too few samples are classified correctly (exit 4).
     """
@@ -127,6 +129,8 @@ def _first_answer(worker: Worker, probe: np.ndarray) -> np.ndarray:
     try:
         _, arrays = worker.call("forward", {}, {"x": probe})
     except Refused as error:
+        if error.what.partition(":")[0] in _BROKEN:
+            raise
         fields, _ = worker.call("describe")
         wants = fields.get("first_layer")
         seen = f"{list(probe.shape[1:3])} pixels, {probe.shape[3]} channel{'s' if probe.shape[3] != 1 else ''}"
@@ -201,6 +205,8 @@ def _accuracy(
     better = _what_if(worker, x, labels, correct, kind, settings, batch_size) if accuracy < PLAUSIBLE else None
     if int(correct.sum()) < LEAST_SEEDS:
         likely = "Likely causes: normalisation (input.scale, mean, std), channel order (input.order), the order of the classes."
+        if accuracy >= 0.5:
+            likely = f"Give more samples: the set has {len(labels)}."
         raise EvidenceError(
             f"{seen}; at least {LEAST_SEEDS} are needed to start from." + (f" {better}" if better else ""),
             where="data.seeds, input",
