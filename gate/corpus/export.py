@@ -35,8 +35,8 @@ def half_of(seed_id: str) -> Literal["a", "b"]:
 def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all"], load: Callable[[Path], np.ndarray]) -> Export:
     """Writes ``train.npz`` (x in the file dtype, y), a folder of pictures per class, and ``defects.csv``.
 
-    Only defects that a training set can use: a changed prediction of a natural recipe or an attack, with its true label. The half that is
-    left out stays unseen, so that its seed inputs can tell a fix from memorised examples.
+    Only defects that a training set can use: changed predictions, with the true label; an output that is not finite is no matter of
+    training. The half that is left out stays unseen, so that its seed inputs can tell a fix from memorised examples.
 
     Args:
         result: the run's record.
@@ -49,23 +49,25 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
         OutputError: ``out`` is not empty or can't be written.
         DataError: the run has no such defect, or lacks its files.
     """
-    chosen = [defect for defect in result.defects if half == "all" or half_of(defect.seed_id) == half]
+    usable = [defect for defect in result.defects if defect.predicted is not None]
+    chosen = [defect for defect in usable if half == "all" or half_of(defect.seed_id) == half]
     if not chosen:
         raise DataError(
-            f"The run has no defect of half {half!r} to export.",
+            "The run has no defect to train with." if half == "all" else f"The run has no defect of half {half!r} to train with.",
             where=str(run),
-            hint="Try the other half, or give the campaign more budget.",
+            hint="Give the campaign more budget." if not usable else "Try the other half, or give the campaign more budget.",
         )
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
             raise OutputError("The export folder is not empty.", where=str(out), hint="Give a new folder with --out.")
-        x = np.stack([_read(defect, run, load) for defect in chosen])
+        x = np.stack([load(_file(defect, "mutant_data", run)) for defect in chosen])
+        pictures = [_file(defect, "mutant", run) for defect in chosen]
         np.savez_compressed(out / "train.npz", x=x, y=np.array([defect.label for defect in chosen], dtype=np.int64))
-        for defect in chosen:
+        for defect, picture in zip(chosen, pictures, strict=True):
             folder = out / "pictures" / _folder_name(result, defect.label)
             folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(run / defect.files["mutant"], folder / f"{defect.id}.png")
+            shutil.copyfile(picture, folder / f"{defect.id}.png")
         with (out / "defects.csv").open("w", encoding="utf-8", newline="") as file:
             rows = csv.writer(file)
             rows.writerow(["id", "seed_id", "label", "predicted", "families", "operators", "severity", "root_cause"])
@@ -85,18 +87,20 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
                 )
     except OSError as error:
         raise OutputError(f"The export can't be written: {error.strerror or error}.", where=str(out)) from error
-    return Export(out, len(chosen), len(result.defects) - len(chosen))
+    return Export(out, len(chosen), len(usable) - len(chosen))
 
 
-def _read(defect: Defect, run: Path, load: Callable[[Path], np.ndarray]) -> np.ndarray:
-    path = run / defect.files.get("mutant_data", "")
-    if not path.is_file():
+def _file(defect: Defect, name: str, run: Path) -> Path:
+    path = run / defect.files.get(name, "")
+    if not path.is_file() or not path.resolve().is_relative_to(run.resolve()):
         raise DataError(f"The run lacks a file of its defect {defect.id}.", where=str(path), hint="Give the whole run folder.")
-    return load(path)
+    return path
 
 
 def _folder_name(result: Result, label: int) -> str:
     """The class name where it can be a folder's, its number otherwise: a name must not choose where files go."""
     name = result.class_name(label)
-    plain = name.strip() and len(name) <= 64 and all(letter.isalnum() or letter in "-_ " for letter in name)
-    return name if plain else f"class-{label}"
+    plain = name.strip() == name != "" and all(letter.isalnum() or letter in "-_ " for letter in name)
+    # Two classes must not share a folder either: not by the same name, and not where one is called like another's number.
+    alone = [other.casefold() for other in result.classes].count(name.casefold()) <= 1 and not name.casefold().startswith("class-")
+    return name if plain and alone and len(name.encode()) <= 64 else f"class-{label}"
