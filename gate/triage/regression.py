@@ -47,8 +47,9 @@ def replay_earlier(
 
     A defect recurs when its file gives any wrong class (``file``), or its seed input is now misclassified (``seed``), or one of
     ``FRESH_MUTANTS`` fresh mutants fails (``fresh``): the recipe's natural operators at the same severities with fresh parameters, on seed
-    inputs of the same class that were not exported for training where there are such. Recipes in which the model took part have no fresh
-    mutants: an attack on the new model would measure its robustness in general, not this defect.
+    inputs of the same class and the other half where there are such, so that they were never exported for training together with the
+    defect. Recipes in which the model took part have no fresh mutants: an attack on the new model would measure its robustness in
+    general, not this defect.
 
     Raises:
         DataError: a file of the earlier run is missing, or was made for another input or other classes.
