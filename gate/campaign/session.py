@@ -72,7 +72,8 @@ class Session:
         classes: int | None,
         seed: int,
     ) -> Answer:
-        """Loads the model onto the device."""
+        """Loads the model onto the device; an earlier one and all that was learnt of it is forgotten."""
+        vars(self).update(vars(Session()))
         self._device = _device(device)
         torch.manual_seed(seed)
         torch.use_deterministic_algorithms(True, warn_only=True)
