@@ -11,6 +11,7 @@ from gate.campaign.operator_choice import OperatorChoice
 from gate.campaign.supervisor import Worker
 from gate.corpus.corpus import Corpus
 from gate.domains.domain import InputDomain
+from gate.errors import WorkerError
 from gate.randomness import generator, integer
 
 __all__ = ["MODEL_OPERATOR_COSTS", "SearchArm"]
@@ -114,5 +115,8 @@ class SearchArm:
             "seed": integer(self._campaign_seed, operator, step),
         }
         _, arrays = self._worker.call("mutate", parameters, {"x": parents, "labels": labels})
+        made = arrays.get("x")
+        if made is None or made.shape != parents.shape:
+            raise WorkerError(f"The worker answered {operator!r} with something else than {len(parents)} mutants.", where="worker process")
         # What comes back was made by untrusted code: it is held to the bound here, where the model can't reach.
-        return self._domain.bound(arrays["x"].reshape(parents.shape), parents, operator)
+        return self._domain.bound(made, parents, operator)
