@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from gate.errors import RegistryError
+from gate.registry.archive import DEFECTS, DEFECTS_ARCHIVE, unpack
 from gate.registry.copy import make_private
 from gate.registry.download import fetch, run_location
 from gate.registry.publish import TAG_RUN
@@ -30,6 +31,7 @@ def fetch_run(source: str, into: Path, *, tracking_uri: str | None) -> Path:
 
     Raises:
         RegistryError: there is no such run, it can't be fetched, or the gate did not record it.
+        DataError: its archive of defects is damaged or unsafe.
     """
     folder = Path(source)
     if folder.is_dir():
@@ -48,4 +50,7 @@ def fetch_run(source: str, into: Path, *, tracking_uri: str | None) -> Path:
         raise RegistryError(
             f"The MLflow run holds no {RECORD}, so the gate did not record it.", where=source, hint="Give a run from the gate's experiment."
         )
+    if (into / DEFECTS_ARCHIVE).is_file():
+        unpack(into / DEFECTS_ARCHIVE, into / DEFECTS)
+        (into / DEFECTS_ARCHIVE).unlink()
     return into

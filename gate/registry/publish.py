@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from gate.errors import RegistryError
+from gate.registry.archive import DEFECTS, DEFECTS_ARCHIVE, pack
 from gate.registry.connection import FILES, session
 from gate.registry.resolve import ModelReference
 from gate.result import Result
@@ -178,12 +180,19 @@ def _metric_name(name: str, taken: set[str]) -> str:
 
 
 def _upload(client: Any, run_id: str, folder: Path) -> None:
-    """Every ordinary file of the run's folder, under its own path; links and what a run needs only while it works stay behind."""
+    """Every ordinary file of the run's folder, under its own path; links and what a run needs only while it works stay behind.
+
+    The defects travel as one archive: there may be thousands of small files, and the report shows their pictures anyway.
+    """
     pending = [folder]
+    with tempfile.TemporaryDirectory(prefix="gate-") as private:
+        archive = Path(private) / DEFECTS_ARCHIVE
+        if (folder / DEFECTS).is_dir() and pack(folder / DEFECTS, archive):
+            client.log_artifact(run_id, str(archive))
     while pending:
         here = pending.pop()
         for path in sorted(here.iterdir()):
-            if path.is_symlink() or _UNWANTED.search(path.name):
+            if path.is_symlink() or _UNWANTED.search(path.name) or path == folder / DEFECTS:
                 continue
             if path.is_dir():
                 pending.append(path)

@@ -79,7 +79,7 @@ def test_a_run_is_recorded_whole_and_the_version_points_at_it(
     assert run.data.metrics == {"defect_rate": 0.25, "defect_rate.lower": 0.2, "defect_rate.upper": 0.3, "hits": 0.5, "hits.chance": 0.1}
     assert run.data.params["policy"] == "strict"
     assert (run.data.params["seed"], run.data.params["executions"], run.data.params["verdict"]) == ("7", "100", "fail")
-    assert _files(client, run_id) == {"result.json", "report.html", "defects/d-1/mutant.png", "campaign/evidence.json"}
+    assert _files(client, run_id) == {"result.json", "report.html", "defects.zip", "campaign/evidence.json"}
 
     wanted = {"gate.verdict": "fail", "gate.policy": "strict", "gate.digest": DIGEST, "gate.run": run_id}
     assert wanted.items() <= client.get_model_version("digits", "1").tags.items()
@@ -184,7 +184,7 @@ def test_nothing_points_at_a_record_that_is_not_whole(
     upload = MlflowClient.log_artifact
 
     def failing(self: Any, run_id: str, path: str, artifact_path: str | None = None) -> None:
-        if path.endswith("mutant.png"):
+        if path.endswith("evidence.json"):
             raise OSError(28, "No space left on device")
         upload(self, run_id, path, artifact_path)
 
