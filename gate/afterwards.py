@@ -89,7 +89,9 @@ def write_elsewhere(result: Result, run: Path, out: Path) -> None:
             if (run / "campaign" / name).is_file():
                 shutil.copyfile(run / "campaign" / name, out / "campaign" / name)
     except OSError as error:
-        raise OutputError(f"The output folder can't be written: {error.strerror or error}.", where=str(out)) from error
+        raise OutputError(
+            f"The output folder can't be written: {error.strerror or error}.", where=str(out), hint="Give another folder with --out."
+        ) from error
     write(result, out)
 
 

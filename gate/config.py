@@ -241,7 +241,11 @@ def load(
     if path is not None:
         document = read(path)
         if not isinstance(document.data, dict):
-            raise ConfigError("The settings must be a mapping of keys to values.", where=document.where())
+            raise ConfigError(
+                "The settings must be a mapping of keys to values.",
+                where=document.where(),
+                hint="Write one `key: value` a line; see docs/configuration.md.",
+            )
         _refuse_unknown(document)
         for key, value in _leaves(document.data):
             _put(values, key, _relative_to_file(key, value, path))
@@ -302,7 +306,11 @@ def _refuse_unknown(document: Document) -> None:
             raise _unknown(document, (key,), Settings.model_fields)
         if key in _SECTIONS:
             if not isinstance(value, dict):
-                raise ConfigError(f"{key!r} must be a mapping of keys to values.", where=document.where((key,)))
+                raise ConfigError(
+                    f"{key!r} must be a mapping of keys to values.",
+                    where=document.where((key,)),
+                    hint="Write its keys indented below it; see docs/configuration.md.",
+                )
             for leaf in value:
                 if leaf not in _SECTIONS[key].model_fields:
                     raise _unknown(document, (key, leaf), _SECTIONS[key].model_fields)

@@ -239,7 +239,11 @@ def _class_names(settings: Settings) -> tuple[str, ...] | None:
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
-        raise ConfigError(f"The class names can't be read: {error.strerror or error}.", where=str(path)) from error
+        raise ConfigError(
+            f"The class names can't be read: {error.strerror or error}.",
+            where=str(path),
+            hint="Check the path of `classes`, or write the names as a list.",
+        ) from error
     names = tuple(line.strip() for line in lines if line.strip())
     if not names:
         raise ConfigError("The file holds no class names.", where=str(path), hint="Write one name a line.")

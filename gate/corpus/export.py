@@ -86,7 +86,9 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
                     ]
                 )
     except OSError as error:
-        raise OutputError(f"The export can't be written: {error.strerror or error}.", where=str(out)) from error
+        raise OutputError(
+            f"The export can't be written: {error.strerror or error}.", where=str(out), hint="Give another folder with --out."
+        ) from error
     return Export(out, len(chosen), len(usable) - len(chosen))
 
 

@@ -101,9 +101,17 @@ def _merge(document: Document, merged: _Merged, chain: tuple[str, ...]) -> None:
         raise PolicyError("The policy extends itself.", where=document.source, hint="Remove the name from extends.")
     merged.files += 1
     if merged.files > _MAX_FILES:
-        raise PolicyError(f"More than {_MAX_FILES} files are read through extends.", where=document.source)
+        raise PolicyError(
+            f"More than {_MAX_FILES} files are read through extends.",
+            where=document.source,
+            hint="Extend fewer policies, or join some of them.",
+        )
     if not isinstance(data, dict):
-        raise PolicyError("A policy must be a mapping of keys to values.", where=document.where())
+        raise PolicyError(
+            "A policy must be a mapping of keys to values.",
+            where=document.where(),
+            hint="Write one `key: value` a line; see docs/policies.md.",
+        )
     _refuse_unknown(document, data, Policy, (), also=("extends",))
     for key in ("version", "name"):
         if key not in data:
@@ -147,10 +155,14 @@ def _extend(document: Document, merged: _Merged, chain: tuple[str, ...]) -> None
 
 def _list(document: Document, value: Any, key: str) -> list[dict[str, Any]]:
     if not isinstance(value, list):
-        raise PolicyError(f"{key} must be a list.", where=document.where((key,)))
+        raise PolicyError(f"{key} must be a list.", where=document.where((key,)), hint="Write `- ` in front of each entry.")
     for index, item in enumerate(value):
         if not isinstance(item, dict):
-            raise PolicyError(f"Each of {key} must be a mapping of keys to values.", where=document.where((key, index)))
+            raise PolicyError(
+                f"Each of {key} must be a mapping of keys to values.",
+                where=document.where((key, index)),
+                hint="Write `key: value` pairs after its `- `.",
+            )
     return value
 
 
@@ -176,7 +188,9 @@ def _drop(document: Document, index: int, rule: dict[str, Any], merged: _Merged)
     where = document.where(("rules", index, "drop"))
     name = rule["id"]
     if rule["drop"] is not True or len(rule) > 2:
-        raise PolicyError("drop takes the value true and stands with nothing but the id.", where=where)
+        raise PolicyError(
+            "drop takes the value true and stands with nothing but the id.", where=where, hint="Write `- {id: ..., drop: true}`."
+        )
     if name not in merged.rules:
         close = nearest(name, merged.rules)
         raise PolicyError(

@@ -49,7 +49,11 @@ def unpack(archive: Path, into: Path) -> None:
             _check(members, where)
             damaged = file.testzip()
             if damaged is not None:
-                raise DataError(f"The archive is damaged at {damaged!r}.", where=where)
+                raise DataError(
+                    f"The archive is damaged at {damaged!r}.",
+                    where=where,
+                    hint="Give the folder of that run, or run the gate again to have a new record.",
+                )
             for member in members:
                 target = into / member.filename
                 target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -69,7 +69,9 @@ def download_artifact(uri: str, into: Path, *, tracking_uri: str | None) -> Path
         path = local_path(uri) if uri.startswith("file:") else None
         if path is not None:
             if not path.exists():
-                raise DataError("There is no such file or folder.", where=uri)
+                raise DataError(
+                    "There is no such file or folder.", where=uri, hint="Check the path; one in gate.yaml is relative to that file."
+                )
             copy_private(path, into, error=DataError)
             return into / path.name if path.is_file() else into
         location, inner = _location(uri, tracking_uri)
@@ -118,7 +120,9 @@ def fetch(
                     "A file's name leads out of its folder.", where=shown, hint="Don't use this artifact; find out who wrote it."
                 ) from cause
             if error_code(cause) == "RESOURCE_DOES_NOT_EXIST":
-                raise RegistryError("Nothing is stored there.", where=shown) from cause
+                raise RegistryError(
+                    "Nothing is stored there.", where=shown, hint="Look at the artifacts in MLflow for the right path."
+                ) from cause
             raise
     for folder in (into, *(path for path in into.rglob("*") if path.is_dir())):
         folder.chmod(0o700)
@@ -161,7 +165,7 @@ def _location(uri: str, tracking_uri: str | None) -> tuple[str, str]:
             hint="Use runs:/<run id>/path, models:/name/version/path, mlflow-artifacts:/path, or a local file.",
         )
     if inner and not plain_relative(inner):
-        raise DataError("The path leads out of the artifact.", where=uri)
+        raise DataError("The path leads out of the artifact.", where=uri, hint="Give a path without `..` below the artifact.")
     return location, inner
 
 

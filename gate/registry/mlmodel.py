@@ -110,14 +110,24 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         raw = path.read_bytes()
         if len(raw) > MAX_BYTES:
-            raise ModelError(f"The MLmodel file is {len(raw)} bytes long; {MAX_BYTES} are allowed.", where=str(path))
+            raise ModelError(
+                f"The MLmodel file is {len(raw)} bytes long; {MAX_BYTES} are allowed.",
+                where=str(path),
+                hint="Log the model again; an MLmodel file is a few kilobytes long.",
+            )
         document = YAML(typ="safe", pure=True).load(raw.decode("utf-8"))
     except OSError as error:
-        raise ModelError(f"The MLmodel file can't be read: {error.strerror}.", where=str(path)) from error
+        raise ModelError(
+            f"The MLmodel file can't be read: {error.strerror}.", where=str(path), hint="Make it readable for whoever runs the gate."
+        ) from error
     except (YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or type(error).__name__
-        raise ModelError(f"The MLmodel file is malformed: {problem}.", where=f"{path}:{mark.line + 1}" if mark else str(path)) from error
+        raise ModelError(
+            f"The MLmodel file is malformed: {problem}.",
+            where=f"{path}:{mark.line + 1}" if mark else str(path),
+            hint="Log the model again, or restore the file that MLflow wrote.",
+        ) from error
     if not isinstance(document, dict):
         raise ModelError("The MLmodel file is empty or no mapping.", where=str(path), hint="Log the model again.")
     return document
@@ -125,7 +135,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _inside(folder: Path, path: Any, key: str) -> str:
     if not isinstance(path, str) or not plain_relative(path):
-        raise ModelError(f"{key} in MLmodel is {path!r}, which is no path inside the model.", where=str(folder / "MLmodel"))
+        raise ModelError(
+            f"{key} in MLmodel is {path!r}, which is no path inside the model.", where=str(folder / "MLmodel"), hint="Log the model again."
+        )
     return path.rstrip("/")
 
 

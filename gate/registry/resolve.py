@@ -105,7 +105,11 @@ def _version(client: Any, uri: str, name: str, version: str, tracking_uri: str |
             hint=f"Versions that exist: {_listing(versions)}." if versions else "It has no version yet; register one.",
         ) from error
     if str(found.status) != "READY":
-        raise RegistryError(f"Version {version} of {name!r} is not ready: its status is {found.status}.", where=uri)
+        raise RegistryError(
+            f"Version {version} of {name!r} is not ready: its status is {found.status}.",
+            where=uri,
+            hint="Wait until it is registered, or register it again.",
+        )
     source = str(found.source or "")
     model_id = found.model_id or (source.removeprefix("models:/") if source.startswith("models:/m-") else None)
     location = str(location)

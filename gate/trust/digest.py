@@ -43,7 +43,7 @@ def manifest(folder: Path) -> tuple[ManifestEntry, ...]:
             changes while it is read.
     """
     if folder.is_symlink() or not folder.is_dir():
-        raise ModelError("There is no such folder of files.", where=str(folder))
+        raise ModelError("There is no such folder of files.", where=str(folder), hint="Give the folder that holds the file MLmodel.")
     files: list[str] = []
     pending = [""]
     while pending:
@@ -61,7 +61,11 @@ def manifest(folder: Path) -> tuple[ManifestEntry, ...]:
                     else:
                         raise _refused(folder, path, "is neither a file nor a folder")
         except OSError as error:
-            raise ModelError(f"The folder can't be read: {error.strerror}.", where=str(folder / inside)) from error
+            raise ModelError(
+                f"The folder can't be read: {error.strerror}.",
+                where=str(folder / inside),
+                hint="Make it readable for whoever runs the gate.",
+            ) from error
     return tuple(_entry(folder, path) for path in sorted(files, key=os.fsencode))
 
 
@@ -99,7 +103,9 @@ def _entry(folder: Path, path: str) -> ManifestEntry:
                 size += len(block)
             after = os.fstat(descriptor)
     except OSError as error:
-        raise ModelError(f"The file can't be read: {error.strerror}.", where=str(folder / path)) from error
+        raise ModelError(
+            f"The file can't be read: {error.strerror}.", where=str(folder / path), hint="Make it readable for whoever runs the gate."
+        ) from error
     if not size == before.st_size == after.st_size or before.st_mtime_ns != after.st_mtime_ns:
         raise ModelError("The file changed while it was read.", where=str(folder / path), hint="Test a copy that nothing writes to.")
     return ManifestEntry(path, size, content.hexdigest())

@@ -138,7 +138,11 @@ def _content(folder: Path) -> tuple[list[Path], list[Path]]:
     try:
         entries = sorted(folder.iterdir(), key=lambda path: os.fsencode(path.name))
     except OSError as error:
-        raise DataError(f"The folder can't be read: {error.strerror or error}.", where=writable_text(str(folder))) from error
+        raise DataError(
+            f"The folder can't be read: {error.strerror or error}.",
+            where=writable_text(str(folder)),
+            hint="Make it readable for whoever runs the gate.",
+        ) from error
     entries = [path for path in entries if not path.name.startswith(".") and path.name.lower() not in _LEFT_BY_SYSTEMS]
     return [path for path in entries if path.is_dir()], [path for path in entries if not path.is_dir()]
 

@@ -36,7 +36,7 @@ def read_arrays(path: Path, wanted: Collection[str]) -> dict[str, npt.NDArray[An
     except DataError:
         raise
     except FileNotFoundError as error:
-        raise DataError("There is no such file.", where=where) from error
+        raise DataError("There is no such file.", where=where, hint="Check the path; one in gate.yaml is relative to that file.") from error
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise DataError(f"The file can't be read as .npz: {reason}.", where=where, hint="Write it with numpy.savez_compressed.") from error

@@ -48,7 +48,7 @@ def _pictures(x: npt.NDArray[Any], settings: InputSettings, where: str) -> npt.N
     if x.ndim != 4:
         raise DataError(f"The array 'x' has the shape {x.shape}.", where=where, hint="It must be [N, H, W] or [N, H, W, C].")
     if not len(x):
-        raise DataError("The file holds no samples.", where=where)
+        raise DataError("The file holds no samples.", where=where, hint="Save at least a few samples of each class.")
     channels = x.shape[3]
     if settings.channels is not None and channels != settings.channels:
         hint = "Set input.channels to what the data has"
@@ -66,7 +66,11 @@ def _pictures(x: npt.NDArray[Any], settings: InputSettings, where: str) -> npt.N
             hint="Save x.transpose(0, 2, 3, 1), or set input.channels if it is right as it is.",
         )
     if min(x.shape[1:3]) < MIN_SIDE or channels < 1:
-        raise DataError(f"The pictures have the shape {x.shape[1:]}; each side needs {MIN_SIDE} pixels at least.", where=where)
+        raise DataError(
+            f"The pictures have the shape {x.shape[1:]}; each side needs {MIN_SIDE} pixels at least.",
+            where=where,
+            hint="Save larger pictures.",
+        )
     if settings.size is None or x.shape[1:3] == settings.size:
         return x
     if x.dtype != np.uint8:
