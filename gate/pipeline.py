@@ -52,7 +52,7 @@ from gate.result import (
 )
 from gate.triage.confirm import Confirmer
 from gate.triage.long_tail import match
-from gate.triage.regression import Recurrence, replay_earlier
+from gate.triage.regression import Recurrence, replay_earlier, same_classes
 from gate.trust.digest import digest
 from gate.work import Work
 
@@ -71,6 +71,15 @@ class Outcome:
     folder: Path
     published: str | None = None  # MLflow run id
     publish_problem: str | None = None
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """The run whose defects are replayed."""
+
+    source: str  # as the user gave it, or the baseline's tag
+    folder: Path
+    result: Result
 
 
 def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callable[[], bool] = lambda: False) -> Outcome:
@@ -136,6 +145,7 @@ def _evaluate(work: Work, private: Path, stop: Callable[[], bool]) -> Result:
     reading = complete_input(settings.input, description.input_shape)
     sets = _load_data(work, reading, private)
     seeds = sets["seeds"]
+    earlier = _earlier_run(work, private)
     budget.check("the data was read")
     events.emit("phase", name="load")
     with _start_worker(work, private / "worker") as worker:
@@ -152,7 +162,7 @@ def _evaluate(work: Work, private: Path, stop: Callable[[], bool]) -> Result:
             batch_size=settings.batch_size,
         )
         _remember_reading(work, reading, seeds, preflight)
-        return _fuzz(work, worker, sets, preflight, private, stop)
+        return _fuzz(work, worker, sets, preflight, earlier, stop)
 
 
 def _start_worker(work: Work, folder: Path) -> Worker:
@@ -259,13 +269,15 @@ def _fuzz(
     worker: Worker,
     sets: Mapping[str, ImageSet],
     preflight: Preflight,
-    private: Path,
+    earlier: _Earlier | None,
     stop: Callable[[], bool],
 ) -> Result:
     clean = sets["seeds"]
     work.classes, work.preflight, work.preflight_faults = preflight.classes, preflight.checks, preflight.faults
     for check in preflight.checks:
         work.events.emit("preflight", **check.model_dump())
+    if earlier is not None:
+        same_classes(earlier.result, earlier.folder, work.classes)
     correct = preflight.predicted == clean.y
     work.clean = CleanEvidence(labels=tuple(map(int, clean.y)), correct=tuple(map(bool, correct)))
     rows = np.flatnonzero(correct)
@@ -288,7 +300,8 @@ def _fuzz(
     work.events.emit("phase", name="triage")
     if "long_tail" in sets:
         _long_tail(work, worker, domain, sets["long_tail"], preflight.output_kind)
-    _regression(work, worker, domain, preflight.output_kind, private)
+    if earlier is not None:
+        _regression(work, worker, domain, preflight.output_kind, earlier)
     _save_campaign(work, worker, campaign)
     work.model_calls = int(worker.call("describe")[0]["model_calls"])
     return _measured(work)
@@ -385,14 +398,13 @@ def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, 
     work.long_tail_hits = {defect.id: hit for defect, hit in zip(defects, matched.hits, strict=True)}
 
 
-def _regression(work: Work, worker: Worker, domain: ImageDomain, output_kind: OutputKind, private: Path) -> None:
-    """Replays an earlier run's defects, if there is an earlier run."""
-    assert work.seeds is not None
+def _earlier_run(work: Work, private: Path) -> _Earlier | None:
+    """The run whose defects are replayed, fetched before anything is fuzzed; None where there is none, and ``work`` says why."""
     settings = work.settings
     source = settings.previous
     if source == "none":
         work.regression_reason = "no earlier run was asked for (previous: none)"
-        return
+        return None
     if source == "auto":
         run_id = previous_run_id(work.baseline_reference) if work.baseline_reference is not None else None
         if run_id is None:
@@ -401,22 +413,27 @@ def _regression(work: Work, worker: Worker, domain: ImageDomain, output_kind: Ou
                 if work.baseline_reference is None
                 else "no earlier run was given with --previous, and the baseline carries no gate.run tag"
             )
-            return
+            return None
         source = f"runs:/{run_id}"
     folder = fetch_run(source, private / "previous", tracking_uri=settings.tracking_uri)
-    earlier = Result.load(folder)
+    return _Earlier(source, folder, Result.load(folder))
+
+
+def _regression(work: Work, worker: Worker, domain: ImageDomain, output_kind: OutputKind, earlier: _Earlier) -> None:
+    """Replays the earlier run's defects."""
+    assert work.seeds is not None
     recurrences = replay_earlier(
-        earlier,
-        folder,
+        earlier.result,
+        earlier.folder,
         worker=worker,
         domain=domain,
         seeds=work.seeds,
         classes=work.classes,
         output_kind=output_kind,
-        batch_size=settings.batch_size,
-        campaign_seed=settings.seed,
+        batch_size=work.settings.batch_size,
+        campaign_seed=work.settings.seed,
     )
-    _take_recurrences(work, source, earlier, recurrences)
+    _take_recurrences(work, earlier.source, earlier.result, recurrences)
 
 
 def _take_recurrences(work: Work, source: str, earlier: Result, recurrences: Sequence[Recurrence]) -> None:

@@ -18,7 +18,7 @@ from gate.models.outputs import OutputKind, predictions
 from gate.randomness import generator
 from gate.result import Defect, Result
 
-__all__ = ["FRESH_MUTANTS", "Recurrence", "replay_earlier"]
+__all__ = ["FRESH_MUTANTS", "Recurrence", "replay_earlier", "same_classes"]
 
 FRESH_MUTANTS = 4  # of each earlier defect; at least one that fails means that the root cause is still there
 
@@ -29,6 +29,20 @@ class Recurrence:
 
     defect: Defect
     why: Literal["file", "seed", "fresh"] | None
+
+
+def same_classes(earlier: Result, folder: Path, classes: Sequence[str]) -> None:
+    """Refuses an earlier run that can't be compared.
+
+    Raises:
+        DataError: it was made with other classes.
+    """
+    if tuple(earlier.classes) != tuple(classes):
+        raise DataError(
+            "The earlier run was made with other classes.",
+            where=str(folder),
+            hint="Give --previous none, or a run of a model with the same class names in the same order.",
+        )
 
 
 def replay_earlier(
@@ -54,12 +68,7 @@ def replay_earlier(
     Raises:
         DataError: a file of the earlier run is missing, or was made for another input or other classes.
     """
-    if tuple(earlier.classes) != tuple(classes):
-        raise DataError(
-            "The earlier run was made with other classes.",
-            where=str(folder),
-            hint="Give --previous none, or a run of a model with the same class names in the same order.",
-        )
+    same_classes(earlier, folder, classes)
     defects = earlier.defects
     if not defects:
         return ()
