@@ -44,7 +44,9 @@ def attack(
     from foolbox.models.pytorch import PyTorchModel
 
     wrapped = PyTorchModel(model, bounds=bounds, device=device)
-    chosen = LinfFastGradientAttack() if name == "fgsm" else LinfProjectedGradientDescentAttack(steps=steps)
+    # Steps of 2.5 bounds in all, so that every corner of the bound can be reached from any random start (Madry et al.).
+    descent = LinfProjectedGradientDescentAttack(steps=steps, rel_stepsize=2.5 / steps)
+    chosen = LinfFastGradientAttack() if name == "fgsm" else descent
     devices = [device] if device.type == "cuda" else []
     # foolbox draws from torch's global generator; the fork gives it back as it was.
     with torch.random.fork_rng(devices=devices):

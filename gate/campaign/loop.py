@@ -160,12 +160,13 @@ class Campaign:
         """Runs until there is a reason to stop; the outcome so far is in ``outcome`` also while it runs."""
         self._note_point()
         while True:
+            started = self._budget.seconds
             reason = self._reason_to_stop()
             batch = None if reason else self._next_batch()
             if batch is None:
                 self.outcome.stop_reason = reason or ("saturated" if self._saturated else "executions")
                 break
-            self._turn(batch)
+            self._turn(batch, started)
         return self.outcome
 
     @property
@@ -215,8 +216,8 @@ class Campaign:
         share = int(self._turns.shares["judging"] * limit) - self.outcome.counts["judging"].executions
         return min(room, share, limit - self.outcome.executions)
 
-    def _turn(self, batch: Batch) -> None:
-        started = self._budget.seconds
+    def _turn(self, batch: Batch, started: float) -> None:
+        """Runs a batch; ``started`` is when its making began: the device is held while mutants are made, too."""
         count = self.outcome.counts[batch.arm]
         outcome, coverage, raw = self._execute(batch)
         count.executions += len(batch.x)

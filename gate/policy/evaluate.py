@@ -223,7 +223,7 @@ def _sentence(name: str, metric: Metric, value: float, limit: Threshold, spec: M
         return f"{start}; {shown} lies inside the interval, so the evidence decides neither way."
     if decision == "holds":
         return (
-            f"{start}, exactly at {shown}."
+            f"{start}, as {shown} allows."
             if value == limit.limit
             else f"{start}, within {shown} by {wording.distance(value, limit, spec)}."
         )

@@ -1,0 +1,1 @@
+"""Measurements and checks that are too slow or too particular for the test suite; `make help` names them."""

@@ -1,0 +1,242 @@
+"""Tries the gate on a CUDA device and prints a table: ``python -m benchmarks.gpu_check`` (or ``make gpu-check``).
+
+Every check compares with the CPU or with itself, so it can fail. Takes a minute or two on a current GPU. ``--device cpu`` runs the same
+checks without one, to try the checks themselves. Exit 0: all passed, or there is no CUDA device (said so); 1: a check failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gate.campaign.supervisor import Worker
+from gate.config import CoverageSettings, InputSettings, load
+from gate.demo import digits as data
+
+__all__ = ["CHECKS", "Place", "prepare"]
+
+SEED = 4
+EXECUTIONS = 3000
+FORMATS = ("pickle", "pt2")
+
+
+@dataclass
+class Place:
+    """What the checks share: a trained model in both formats and its data."""
+
+    folder: Path
+    device: str
+    seen: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def seeds(self) -> Path:
+        return self.folder / "seeds.npz"
+
+    def model(self, form: str) -> Path:
+        return self.folder / form
+
+
+def prepare(folder: Path, device: str) -> Place:
+    """Trains a digits model on the CPU and saves it both ways that MLflow knows."""
+    import mlflow
+
+    from gate.demo.network import tensor, train
+
+    place = Place(folder, device)
+    training, test = data.load(SEED)
+    np.savez(place.seeds, x=test.x, y=test.y)
+    model = train(training, SEED)
+    for form in FORMATS:
+        mlflow.pytorch.save_model(model, place.model(form), serialization_format=form, input_example=tensor(test.x[:4]).numpy())
+    return place
+
+
+def criteria_agree(place: Place) -> str:
+    """Every criterion counts the same items, sample by sample, as on the CPU."""
+    import torch
+
+    from gate.coverage import criteria_from
+
+    generator = torch.Generator().manual_seed(SEED)
+    shapes = {"conv": 64, "wide": 512, "narrow": 5}
+    profile, samples = ({name: torch.randn(300, width, generator=generator) for name, width in shapes.items()} for _ in range(2))
+    samples["wide"][7, 3] = float("nan")
+    settings = CoverageSettings(criteria=("nc", "kmnc", "nbc", "snac", "tknc"), kmnc_sections=1000)
+    totals = {}
+    for (name, here), there in zip(criteria_from(settings).items(), criteria_from(settings).values(), strict=True):
+        here.fit(profile)
+        there.fit({layer: values.to(place.device) for layer, values in profile.items()})
+        for start in range(0, 300, 64):
+            batch = {layer: values[start : start + 64] for layer, values in samples.items()}
+            new = there.update({layer: values.to(place.device) for layer, values in batch.items()})
+            assert new.device.type == torch.device(place.device).type, f"{name} answers on {new.device}"
+            assert torch.equal(here.update(batch), new.cpu()), f"{name} counts other items"
+        assert (here.value, here.nonfinite) == (there.value, there.nonfinite)
+        totals[name] = there.covered
+    return "covered " + ", ".join(f"{name} {count}" for name, count in totals.items())
+
+
+def preprocessing_agrees(place: Place) -> str:
+    """Input settings give the model the same numbers as on the CPU."""
+    import torch
+
+    from gate.domains.image.preprocess import Preprocess
+
+    x = torch.from_numpy(np.random.default_rng(SEED).integers(0, 256, (16, 9, 7, 3), dtype=np.uint8))
+    worst = 0.0
+    for layout in ("nchw", "nhwc", "flat"):
+        settings = InputSettings(layout=layout, order="bgr", mean=(0.5, 0.4, 0.3), std=(0.2, 0.3, 0.4))
+        here = Preprocess(settings, (0.0, 255.0), 3)(x)
+        there = Preprocess(settings, (0.0, 255.0), 3).to(place.device)(x.to(place.device)).cpu()
+        worst = max(worst, float((here - there).abs().max()))
+    assert worst < 1e-5, f"differs by {worst}"
+    return f"largest difference {worst:.1e}"
+
+
+def _loaded(worker: Worker, place: Place, form: str, device: str) -> dict[str, Any]:
+    from gate.registry.mlmodel import describe
+
+    parameters = {
+        "folder": str(place.model(form)),
+        "description": describe(place.model(form)).to_dict(),
+        "device": device,
+        "reading": InputSettings(size=(8, 8), channels=1).model_dump(mode="json"),
+        "value_range": [0, 255],
+        "channels": 1,
+        "output_key": None,
+        "classes": 10,
+        "seed": SEED,
+    }
+    return worker.call("load", parameters)[0]
+
+
+def worker_answers(place: Place, form: str) -> str:
+    """The worker loads the model onto the device, repeats itself bit for bit, and agrees with the CPU."""
+    with np.load(place.seeds) as arrays:
+        x = arrays["x"][:256, :, :, None]
+    answers = {}
+    for device in ("cpu", place.device):
+        with Worker(place.folder / f"worker-{form}-{device.replace(':', '-')}") as worker:
+            loaded = _loaded(worker, place, form, device)
+            once, again = (worker.call("forward", {}, {"x": x})[1]["raw"] for _ in range(2))
+            assert np.array_equal(once, again), f"{device}: the same batch gives other answers"
+            answers[device] = once
+    worst = float(np.abs(answers["cpu"] - answers[place.device]).max())
+    same = float((answers["cpu"].argmax(1) == answers[place.device].argmax(1)).mean())
+    assert worst < 0.05, f"logits differ by {worst}"
+    assert same == 1.0, f"only {same:.1%} of the predictions agree"
+    return f"{loaded['fingerprint']['device']}: logits within {worst:.1e} of the CPU's"
+
+
+def model_operators(place: Place) -> str:
+    """Attacks stay within their bound and fool the model; the coverage gradient covers more than its seeds."""
+    with np.load(place.seeds) as arrays:
+        x, y = arrays["x"][:128, :, :, None], arrays["y"][:128]
+    with Worker(place.folder / "worker-operators") as worker:
+        _loaded(worker, place, "pickle", place.device)
+        worker.call("watch", {"coverage": CoverageSettings().model_dump(mode="json"), "kind": "logits"}, {"x": x[:3]})
+        worker.call("profile", {}, {"x": x})
+        worker.call("cover_seeds", {}, {"x": x})
+        before = worker.call("open_arms", {"arms": ["search"]})[0]["coverage"]
+        clean = (worker.call("forward", {}, {"x": x})[1]["raw"].argmax(1) == y).mean()
+        bound, shown = 0.2, []
+        for operator, steps in (("fgsm", 1), ("pgd", 10)):
+            parameters = {"operator": operator, "bound": bound, "steps": steps, "seed": SEED}
+            mutants = worker.call("mutate", parameters, {"x": x, "labels": y})[1]["x"]
+            most = int(np.abs(mutants.astype(int) - x.astype(int)).max())
+            assert most <= np.ceil(bound * 255), f"{operator} goes {most} far"
+            accuracy = (worker.call("forward", {}, {"x": mutants})[1]["raw"].argmax(1) == y).mean()
+            assert accuracy < clean - 0.3, f"{operator} leaves {accuracy:.0%} of {clean:.0%} right"
+            shown.append(f"{operator} leaves {accuracy:.0%} right")
+        parameters = {"operator": "coverage_gradient", "bound": bound, "steps": 5, "seed": SEED}
+        mutants = worker.call("mutate", parameters, {"x": x, "labels": y})[1]["x"]
+        after = worker.call("run", {"arm": "search"}, {"x": mutants, "earns": np.ones(len(x), dtype=bool)})[0]["valid"]
+        assert after["kmnc"] > before["kmnc"], "the coverage gradient covers nothing new"
+    return f"{', '.join(shown)} of {clean:.0%}; kmnc {before['kmnc']:.1%} -> {after['kmnc']:.1%}"
+
+
+def whole_run(place: Place, form: str) -> str:
+    """A whole gate run on the device; twice with the same seed gives the same record."""
+    from gate.pipeline import run
+
+    results = []
+    for attempt in (1, 2):
+        options = {
+            "model": str(place.model(form)),
+            "data.seeds": str(place.seeds),
+            "classes": tuple(map(str, range(10))),
+            "device": place.device,
+            "budget.executions": EXECUTIONS,
+            "seed": SEED,
+            "out": str(place.folder / f"run-{form}-{attempt}"),
+        }
+        started = time.monotonic()
+        outcome = run(load(None, environment={}, command_line=options).settings)
+        results.append((outcome.result, time.monotonic() - started))
+    first, second = results[0][0], results[1][0]
+    assert first.campaign is not None, first.reasons
+    assert second.campaign is not None, second.reasons
+    assert first.verdict == second.verdict
+    assert [defect.id for defect in first.defects] == [defect.id for defect in second.defects], "the two runs found other defects"
+    assert first.coverage == second.coverage, "the two runs covered other items"
+    searched = first.campaign.arms["search"].executions / (first.campaign.device_hours * 3600)
+    place.seen[form] = first
+    return (
+        f"{first.verdict}, {len(first.defects)} defects, {searched:.0f} search executions/s on {first.campaign.device}, "
+        f"{results[0][1]:.0f} s in all; the same twice"
+    )
+
+
+CHECKS: dict[str, Callable[[Place], str]] = {
+    "criteria": criteria_agree,
+    "preprocessing": preprocessing_agrees,
+    "worker, pickle": lambda place: worker_answers(place, "pickle"),
+    "worker, pt2": lambda place: worker_answers(place, "pt2"),
+    "attacks and gradient": model_operators,
+    "whole run, pickle": lambda place: whole_run(place, "pickle"),
+    "whole run, pt2": lambda place: whole_run(place, "pt2"),
+}
+
+
+def main() -> int:
+    """Runs all checks and prints the table; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:N, or cpu to try the checks themselves")
+    device: str = parser.parse_args().device
+    import torch
+
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        built = torch.version.cuda
+        print(
+            f"gpu-check: skipped: torch {torch.__version__} sees no CUDA device ({f'built for CUDA {built}' if built else 'a CPU build'})"
+        )
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("check", "result", "seconds", "seen", title=f"gate on {device}")
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="gate-gpu-") as folder:
+        place = prepare(Path(folder), device)
+        for name, check in CHECKS.items():
+            started = time.monotonic()
+            try:
+                seen, result = check(place), "[green]pass[/]"
+            except Exception as error:
+                seen, result, failed = f"{type(error).__name__}: {error}", "[bold red]FAIL[/]", failed + 1
+            table.add_row(name, result, f"{time.monotonic() - started:.1f}", seen)
+    Console(width=160).print(table)
+    print(f"{len(CHECKS) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
