@@ -169,7 +169,7 @@ def _start_worker(work: Work, folder: Path) -> Worker:
     try:
         worker = Worker(folder, start_timeout=work.budget.wall_left())
     except Silent as error:
-        if work.settings.budget.wall is not None:
+        if work.budget.settings.wall is not None:
             raise work.budget.spent("the worker started") from error
         raise
     work.budget.hold_device()
