@@ -1,0 +1,192 @@
+"""The loop: what earns coverage, when it ends, what it leaves behind, and that it repeats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from known_model import Scene, fails_in_the_dark, reads_stripes
+
+from gate.campaign import loop
+from gate.domains.image.limits import Domain
+
+STRICT = Domain.model_validate({"chain": {"contrast_kept": 0.95}})
+
+
+def wrong(x: np.ndarray) -> np.ndarray:
+    return np.roll(reads_stripes(x), 1, axis=1)
+
+
+def test_invalid_mutants_count_in_the_raw_coverage_only() -> None:
+    made = Scene(executions=1000, limits=STRICT, gradients=False)
+    outcome = made.run()
+    search = outcome.counts["search"]
+    assert 0 < search.valid < search.executions
+    assert outcome.final["kmnc"] < outcome.raw["kmnc"]
+    kept = made.corpus.inputs(range(40, len(made.corpus)))
+    assert len(np.unique((kept.reshape(len(kept), -1).mean(axis=1) / 256 * 25).astype(int))) == len(kept)
+
+
+def test_what_earns_is_what_is_valid_and_noise_fills_its_own_map() -> None:
+    made = Scene(executions=600, limits=STRICT)
+    proposed: list[np.ndarray] = []
+    original = made.domain.valid
+
+    def valid(mutants: np.ndarray, seeds: np.ndarray, recipes: Any) -> np.ndarray:
+        proposed.append(original(mutants, seeds, recipes))
+        return proposed[-1]
+
+    made.domain.valid = valid  # type: ignore[method-assign]
+    made.run()
+    runs = [(asked["arm"], arrays["earns"]) for name, asked, arrays in made.worker.calls if name == "run"]
+    others = [earns for arm, earns in runs if arm != "noise"]
+    assert all(np.array_equal(a, b) for a, b in zip(others, proposed, strict=True))
+    assert all(earns.all() for arm, earns in runs if arm == "noise")
+    assert any(not earns.all() for earns in others)
+
+
+def test_each_arm_has_its_own_map_and_findings_of_the_random_arm_belong_to_nobody() -> None:
+    confirmed: list[Any] = []
+    made = Scene(wrong, executions=1000, confirm=lambda finding: confirmed.append(finding) or True)
+    outcome = made.run()
+    assert {finding.arm for finding in confirmed} == {"search", "judging"}
+    assert outcome.counts["random"].findings > 0
+    assert outcome.counts["random"].defects == 0
+    assert outcome.counts["noise"].findings == 0
+    assert outcome.counts["search"].coverage == outcome.final
+    for arm in ("search", "random", "noise"):
+        assert outcome.counts[arm].coverage["kmnc"] == len(made.worker.covered[arm]) / 25
+    assert len({tuple(sorted(covered)) for covered in made.worker.covered.values()}) == 3
+
+
+def test_one_kind_of_finding_is_confirmed_once_and_given_up_after_some_tries() -> None:
+    tried: list[tuple[Any, ...]] = []
+    made = Scene(wrong, executions=1500, seeds=4, confirm=lambda finding: tried.append(finding.key) or True)
+    outcome = made.run()
+    assert len(set(tried)) == len(tried) == sum(count.defects for count in outcome.counts.values())
+    assert sum(count.findings for count in outcome.counts.values()) > len(tried)
+    tried.clear()
+    outcome = Scene(wrong, executions=1500, seeds=4, confirm=lambda finding: bool(tried.append(finding.key))).run()
+    counts = [tried.count(key) for key in set(tried)]
+    assert max(counts) == loop.CONFIRMATIONS_PER_KEY
+    assert sum(count.defects for count in outcome.counts.values()) == 0
+
+
+def test_answers_that_are_not_finite_are_counted_and_outrank_a_wrong_class() -> None:
+    confirmed: list[Any] = []
+
+    def broken(x: np.ndarray) -> np.ndarray:
+        raw = wrong(x)
+        raw[x.reshape(len(x), -1).mean(axis=1) < 77] = np.nan
+        return raw
+
+    outcome = Scene(broken, executions=500, confirm=lambda finding: confirmed.append(finding) or True).run()
+    kinds = {finding.oracle: finding for finding in confirmed}
+    assert set(kinds) == {"non_finite", "changed_prediction"}
+    assert kinds["non_finite"].predicted is None
+    assert kinds["non_finite"].confidence_after is None
+    assert kinds["non_finite"].mutant.mean() < 77
+    assert outcome.nonfinite > 0
+
+
+def test_saturation_ends_the_search_but_not_the_judging(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "SATURATED_AFTER", 300)
+    made = Scene(executions=3000, seeds=200)
+    made.worker.covers = False
+    outcome = made.run()
+    assert outcome.stop_reason == "saturated"
+    assert 300 <= outcome.counts["search"].executions < 300 + made.campaign.step_size
+    assert outcome.counts["judging"].executions == 896  # 112 whole seed inputs in 30 % of 3000
+    made = Scene(executions=None, wall=600, seeds=30)
+    made.worker.covers = False
+    outcome = made.run()
+    assert outcome.stop_reason == "saturated"
+    assert made.judging.exhausted
+    assert outcome.counts["judging"].executions == 30 * 8
+
+
+def test_a_new_item_starts_the_count_of_stale_executions_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "SATURATED_AFTER", 200)
+    made = Scene(executions=None, wall=600, seeds=10)
+    outcome = made.run()
+    gains = [event for event in made.events if event["arm"] == "search"]
+    last = max(i for i, event in enumerate(gains) if i == 0 or event["coverage"] != gains[i - 1]["coverage"])
+    stale = sum(event["of"] for event in gains[last + 1 :])
+    assert 200 - made.campaign.step_size <= stale <= 200 + made.campaign.step_size
+    assert outcome.stop_reason == "saturated"
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_a_stop_ends_it_between_two_steps(steps: int) -> None:
+    asked = iter([*[False] * steps, True])
+    made = Scene(executions=1000, stop=lambda: next(asked))
+    outcome = made.run()
+    assert outcome.stop_reason == "interrupted"
+    assert outcome.steps == steps
+    assert outcome.curve[-1].executions == outcome.executions == sum(event["of"] for event in made.events)
+
+
+def test_a_wall_budget_ends_it_too() -> None:
+    outcome = Scene(executions=None, wall=0.5).run()
+    assert outcome.stop_reason == "wall"
+    assert outcome.executions > 0
+
+
+def test_gain_per_iteration_looks_at_exactly_the_first_thousand() -> None:
+    made = Scene(executions=3000, batch_size=96)
+    outcome = made.run()
+    assert outcome.first == 1000
+    assert outcome.counts["search"].executions > 1500
+    assert outcome.after_first["kmnc"] <= outcome.final["kmnc"]
+    few = Scene(executions=200).run()
+    assert few.first == few.counts["search"].executions < 200
+    assert few.after_first == few.final
+
+
+@pytest.mark.parametrize("steps", [1, 15, 16, 17, 100, 331])
+def test_the_curve_stays_short_evenly_spaced_and_whole(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "CURVE_POINTS", 16)
+    asked = iter([*[False] * steps, True])
+    made = Scene(executions=None, wall=600, stop=lambda: next(asked), batch_size=8, shares={"judging": 0.0, "random": 0.0, "noise": 0.0})
+    outcome = made.run()
+    at = [point.executions for point in outcome.curve]
+    assert at[0] == 0
+    assert at[-1] == outcome.executions == 8 * steps
+    assert len(at) <= 16
+    gaps = set(np.diff(at[:-1]).tolist())
+    assert len(gaps) <= 1  # but for the newest
+    if steps > 16:
+        assert len(at) >= 8
+    values = [point.coverage["kmnc"] for point in outcome.curve]
+    assert values == sorted(values)
+    assert values[-1] == outcome.final["kmnc"]
+
+
+def test_the_same_campaign_seed_repeats_everything_and_another_does_not() -> None:
+    def told(campaign_seed: int) -> tuple[Any, ...]:
+        found: list[tuple[Any, ...]] = []
+        made = Scene(
+            fails_in_the_dark,
+            executions=600,
+            campaign_seed=campaign_seed,
+            confirm=lambda finding: found.append((finding.key, finding.mutant.tobytes(), finding.step, finding.slot)) or True,
+        )
+        outcome = made.run()
+        sent = [(name, asked, {key: array.tobytes() for key, array in arrays.items()}) for name, asked, arrays in made.worker.calls]
+        return sent, found, list(made.judging.rows), outcome.curve
+
+    assert told(1) == told(1)
+    assert told(1)[0] != told(2)[0]
+
+
+def test_operators_are_counted_by_what_their_mutants_did() -> None:
+    made = Scene(executions=800)
+    outcome = made.run()
+    search = outcome.counts["search"]
+    counts = outcome.operators.values()
+    assert sum(count.executions for count in counts) == search.executions
+    assert sum(count.valid for count in counts) == search.valid
+    assert sum(count.findings for count in counts) == search.findings
+    assert sum(count.new_items for count in counts) == len(made.worker.covered["search"])
+    assert search.model_calls > search.executions  # attacks cost more than one
