@@ -25,6 +25,7 @@ PROBE = 32  # samples that the steadiness checks use
 TOLERANCE = 1e-3  # in probability: far above what another batch size does to floats, far below what dropout does
 PLAUSIBLE = 0.95  # clean accuracy below which other readings of the input are tried
 BETTER_BY = 0.05  # accuracy by which another reading must win before it is mentioned
+LOW = 0.5  # clean accuracy below which something must be wrong; another reading must do better than that, too
 WHAT_IF_SAMPLES = 256
 # What no size or channel count of the input brings about: the model itself is at fault.
 _BROKEN = ("AttributeError", "FileNotFoundError", "ImportError", "KeyError", "ModuleNotFoundError", "NameError", "OSError", "TypeError")
@@ -205,7 +206,7 @@ def _accuracy(
     better = _what_if(worker, x, labels, correct, kind, settings, batch_size) if accuracy < PLAUSIBLE else None
     if int(correct.sum()) < LEAST_SEEDS:
         likely = "Likely causes: normalisation (input.scale, mean, std), channel order (input.order), the order of the classes."
-        if accuracy >= 0.5:
+        if accuracy >= LOW:
             likely = f"Give more samples: the set has {len(labels)}."
         raise EvidenceError(
             f"{seen}; at least {LEAST_SEEDS} are needed to start from." + (f" {better}" if better else ""),
@@ -216,7 +217,7 @@ def _accuracy(
         return PreflightCheck(
             name="clean_accuracy", status="note", seen=f"{seen}. {better}", advice="Compare the input settings with the training code."
         )
-    if accuracy < 0.5:
+    if accuracy < LOW:
         return PreflightCheck(
             name="clean_accuracy",
             status="note",
@@ -238,7 +239,7 @@ def _what_if(
     """A sentence about the other reading of the input that works clearly best, if one does."""
     rows = np.linspace(0, len(x) - 1, min(len(x), WHAT_IF_SAMPLES)).astype(int)
     base = float(correct[rows].mean())
-    best: tuple[float, str] = (base + BETTER_BY, "")
+    best: tuple[float, str] = (max(base + BETTER_BY, LOW), "")
     for said, change in _readings(settings, x.shape[3]):
         other = settings.model_copy(update=change)
         try:
