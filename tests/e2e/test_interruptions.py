@@ -1,0 +1,119 @@
+"""A worker that is killed, and a person who has seen enough: what was found stays, and the exit code says what happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from gate_command import GATE, Done, Finished, environment
+
+MANY = "1000000"  # executions: far more than a test waits for
+
+
+class Running:
+    """A `gate run` in the middle of its campaign."""
+
+    def __init__(self, model: Path, seeds: Path, out: Path, executions: str = MANY) -> None:
+        self.out = out
+        command = [GATE, "run", "--model", model, "--seeds", seeds, "--policy", "smoke", "--executions", executions, "--out", out]
+        self.process = subprocess.Popen(
+            list(map(str, command)), env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def until_defects(self, at_least: int = 3) -> None:
+        """Waits until the campaign has confirmed some."""
+        deadline = time.monotonic() + 120
+        events = self.out / "events.jsonl"
+        while time.monotonic() < deadline and self.process.poll() is None:
+            lines = events.read_text().splitlines() if events.exists() else []
+            steps = [json.loads(line) for line in lines[-3:] if '"step"' in line and line.endswith("}")]
+            if any(step.get("defects", 0) >= at_least for step in steps):
+                return
+            time.sleep(0.05)
+        pytest.fail(f"no defects in time: {self.end().said}")
+
+    @property
+    def worker(self) -> int:
+        """The process that holds the model."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        workers = [int(pid) for pid in children if b"gate.campaign.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        assert len(workers) == 1
+        return workers[0]
+
+    def end(self, patience: float = 60) -> Done:
+        out, err = self.process.communicate(timeout=patience)
+        return Done(self.process.returncode, out, err)
+
+
+@pytest.fixture
+def running(model: Path, seeds: Path, tmp_path: Path) -> Iterator[Running]:
+    run = Running(model, seeds, tmp_path / "out")
+    try:
+        yield run
+    finally:
+        if run.process.poll() is None:
+            run.process.kill()
+        run.process.communicate()
+
+
+def _kept(run: Finished) -> list[str]:
+    """The ids of the record's defects, each of which lies on disk whole."""
+    defects = run.record["defects"]
+    for defect in defects:
+        for path in defect["files"].values():
+            assert (run.folder / path).stat().st_size > 0
+        assert json.loads((run.folder / "defects" / defect["id"] / "defect.json").read_text()) == defect
+    return [defect["id"] for defect in defects]
+
+
+def test_a_killed_worker_is_an_error_and_its_defects_stay(running: Running) -> None:
+    running.until_defects()
+    os.kill(running.worker, signal.SIGKILL)
+    done = running.end(30)
+    assert done.code == 3, done.said
+    done.explains("ERROR", "died with signal 9", "what to do:")
+    run = Finished(running.out)
+    run.is_whole()
+    assert (run.record["verdict"], run.record["exit_code"]) == ("error", 3)
+    assert len(_kept(run)) >= 3
+    assert run.record["campaign"]["executions"] > 0
+    assert run.junit.errors > 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_reports_what_it_has_within_seconds(running: Running, number: signal.Signals) -> None:
+    running.until_defects()
+    worker = running.worker
+    begin = time.monotonic()
+    running.process.send_signal(number)
+    done = running.end(30)
+    assert time.monotonic() - begin < 8
+    assert done.code == 4, done.said
+    done.explains("INCONCLUSIVE", "interrupted", "partial")
+    run = Finished(running.out)
+    run.is_whole()
+    record = run.record
+    assert (record["verdict"], record["partial"], record["campaign"]["stop_reason"]) == ("inconclusive", True, "interrupted")
+    assert record["metrics"]["executions"]["value"] == record["campaign"]["executions"] > 0
+    assert len(_kept(run)) >= 3
+    assert "partial" in run.text("summary.md").lower()
+    assert "partial" in run.text("report.html").lower()
+    assert not Path(f"/proc/{worker}").exists()
+
+
+def test_an_interrupted_run_can_be_started_again_in_its_folder(running: Running, model: Path, seeds: Path) -> None:
+    running.until_defects(1)
+    running.process.send_signal(signal.SIGINT)
+    running.end(30)
+    again = Running(model, seeds, running.out)
+    again.until_defects(1)
+    again.process.send_signal(signal.SIGINT)
+    done = again.end(30)
+    assert done.code == 4, done.said
+    _kept(Finished(running.out))
