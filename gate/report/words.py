@@ -155,15 +155,21 @@ def rule_result_in_words(rule: RuleResult) -> str:
 
 
 def recipe_in_words(defect: Defect) -> str:
-    """The operators in order with their severities, e.g. ``rotation at severity 0.42 (angle 6.3), then fog at severity 0.20``."""
+    """The operators in order with their severities, e.g. ``rotation at severity 0.42 (angle 6.3), then fog at severity 0.20``.
+
+    An attack or a coverage gradient is told by its bound: ``pgd within 3.0% of the value range``.
+    """
     return ", then ".join(_step_in_words(step) for step in defect.recipe) or "no operator (the seed input itself)"
 
 
 def _step_in_words(step: Mapping[str, Any]) -> str:
     name = visible(str(step.get("operator", "unknown operator")).replace("_", " "), NAME)
     severity = step.get("severity")
-    words = f"{name} at severity {severity:.2f}" if isinstance(severity, int | float) else name
     parameters = step.get("parameters")
+    if isinstance(parameters, Mapping) and isinstance(parameters.get("linf"), int | float):
+        # An operator that needed the model takes no share of what natural operators have: its bound says how strong it was.
+        return f"{name} within {parameters['linf']:.1%} of the value range"
+    words = f"{name} at severity {severity:.2f}" if isinstance(severity, int | float) else name
     if isinstance(parameters, Mapping):
         shown = [
             f"{visible(str(key).replace('_', ' '), 40)} {_short(value)}"
