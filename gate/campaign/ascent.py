@@ -48,12 +48,15 @@ def ascend(
     random = torch.Generator().manual_seed(seed)
     current = x.clone()
     step = 1.5 * epsilon / steps
+    targets: dict[str, Tensor] = {}
     for _ in range(steps):
         current.requires_grad_(True)
         with torch.enable_grad(), recorder.recording(grad=True):
             run(current)
             acts = recorder.activations()
-            aim = _aim(criteria, acts, random)
+            wish = _wish(criteria, acts)
+            targets = targets or _targets(wish, random)
+            aim = {name: wish[name] * targets[name] for name in wish}
             objective = torch.stack([(aim[name] * values).sum() / values.shape[1] for name, values in acts.items()]).sum()
             (gradient,) = torch.autograd.grad(objective, current)
         current = current.detach() + step * gradient.sign()
@@ -61,14 +64,21 @@ def ascend(
     return current.detach()
 
 
-def _aim(criteria: Sequence[Criterion], acts: dict[str, Tensor], random: torch.Generator) -> dict[str, Tensor]:
-    """{layer: float [N, neurons]}: -1, 0 or 1, the criteria's directions on a random choice of neurons."""
+def _wish(criteria: Sequence[Criterion], acts: dict[str, Tensor]) -> dict[str, Tensor]:
+    """{layer: float [N, neurons]}: -1, 0 or 1, where the criteria together want each neuron to go."""
     detached = {name: values.detach() for name, values in acts.items()}
     directions = [criterion.directions(detached) for criterion in criteria]
-    aims = {}
-    for name, values in acts.items():
-        wish = torch.stack([found[name].to(values.dtype) for found in directions]).sum(0).sign()
-        # Drawn on the CPU so that the same seed aims at the same neurons on any device.
-        chosen = torch.rand(values.shape, generator=random) < TARGETED
-        aims[name] = wish * chosen.to(values.device)
-    return aims
+    return {name: torch.stack([found[name].to(values.dtype) for found in directions]).sum(0).sign() for name, values in acts.items()}
+
+
+def _targets(wish: dict[str, Tensor], random: torch.Generator) -> dict[str, Tensor]:
+    """{layer: bool [N, neurons]}: a random choice among each sample's neurons with something to gain, at least one where there is any.
+
+    Chosen once for a whole ascent: other neurons in every step would undo each other's work.
+    """
+    open_ = torch.cat(list(wish.values()), dim=1) != 0
+    # Drawn on the CPU so that the same seed aims at the same neurons on any device.
+    draws = torch.rand(open_.shape, generator=random).to(open_.device).masked_fill(~open_, 2.0)
+    rank = draws.argsort(dim=1).argsort(dim=1)
+    chosen = open_ & (rank < (open_.sum(dim=1, keepdim=True) * TARGETED).ceil())
+    return dict(zip(wish, torch.split(chosen, [values.shape[1] for values in wish.values()], dim=1), strict=True))

@@ -53,23 +53,21 @@ class Stripes(nn.Module):
 
     def __init__(self, trap: float | None = None) -> None:
         super().__init__()
-        self.read = nn.Linear(64, 4, bias=False)
-        weight = torch.zeros(4, 8, 4, 2)
+        weight = torch.zeros(5, 8, 4, 2)
         for stripe in range(4):
             weight[stripe, :, stripe] = 20 / 16
-        self.read.weight.data = weight.reshape(4, 64)
-        self.light = nn.Linear(64, 1)  # how far the picture is below the trap
-        self.light.weight.data = torch.full((1, 64), -1 / 64)
-        self.light.bias.data = torch.tensor([0.0 if trap is None else trap])
-        self.armed = trap is not None
+        weight[4] = -1 / 64
+        self.hidden = nn.Linear(64, 5)  # the four stripes, and how far the picture is below the trap
+        self.hidden.weight.data = weight.reshape(5, 64)
+        self.hidden.bias.data = torch.tensor([0.0, 0.0, 0.0, 0.0, -1.0 if trap is None else trap])
+        self.head = nn.Linear(4, 4, bias=False)
+        self.head.weight.data = torch.eye(4)
 
     def forward(self, x: Tensor) -> Tensor:
-        flat = x.flatten(1)
-        scores: Tensor = self.read(flat)
-        dark = self.light(flat).relu()
-        if not self.armed:
-            return scores + 0 * dark
-        return torch.where(dark > 0, scores.roll(1, dims=1), scores)
+        hidden = self.hidden(x.flatten(1))
+        stripes, dark = hidden[:, :4], hidden[:, 4:] > 0
+        scores: Tensor = self.head(torch.where(dark, stripes.roll(1, dims=1), stripes))
+        return scores
 
 
 class Triggered(nn.Module):

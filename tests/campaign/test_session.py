@@ -1,0 +1,125 @@
+"""What the worker keeps apart: each arm's map, valid and raw coverage, one model and the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from known_model import images
+from preflight_models import Answering
+from saved_models import Stripes, load_parameters, save
+
+from gate.campaign.supervisor import Worker
+from gate.config import CoverageSettings
+from gate.demo.network import DigitsNet
+
+
+def watch(worker: Worker, folder: Path, x: np.ndarray, *, classes: int = 4, **coverage: Any) -> None:
+    worker.call("load", load_parameters(folder, classes=classes))
+    settings = CoverageSettings.model_validate(coverage).model_dump(mode="json")
+    fields, _ = worker.call("watch", {"coverage": settings, "kind": "logits"}, {"x": x[:3]})
+    assert fields["gradients"]
+    worker.call("profile", {}, {"x": x})
+    worker.call("cover_seeds", {}, {"x": x})
+    worker.call("open_arms", {"arms": ["search", "random", "noise"]})
+
+
+@pytest.fixture
+def watching(worker: Worker, tmp_path: Path) -> Worker:
+    watch(worker, save(Stripes(trap=0.15).eval(), tmp_path / "model"), images(40)[0], criteria=("kmnc", "nbc"), kmnc_sections=50)
+    return worker
+
+
+def covered(worker: Worker) -> dict[str, int]:
+    return {name: found["covered"] for name, found in worker.call("coverage")[0]["criteria"].items()}
+
+
+def run(worker: Worker, arm: str | None, x: np.ndarray, earns: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    return worker.call("run", {"arm": arm}, {"x": x, "earns": np.full(len(x), earns)})
+
+
+NEW = images(60, seed=9)[0]
+DARK = (NEW * 0.3).astype(np.uint8)
+
+
+def test_what_is_invalid_is_seen_and_earns_nothing(watching: Worker) -> None:
+    before = covered(watching)
+    fields, arrays = run(watching, "search", DARK, False)
+    assert covered(watching) == before
+    assert not arrays["new_items"].any()
+    assert all(fields["raw"][name] > fields["valid"][name] for name in before)
+    earned, arrays = run(watching, "search", DARK, True)
+    after = covered(watching)
+    assert all(after[name] > before[name] for name in before)
+    assert arrays["new_items"].sum() == sum(after.values()) - sum(before.values())
+    assert earned["valid"] == fields["raw"]
+
+
+@pytest.mark.parametrize("arm", ["random", "noise", None])
+def test_no_other_arm_touches_the_searchs_map(watching: Worker, arm: str | None) -> None:
+    before = covered(watching)
+    first, arrays = run(watching, arm, DARK, True)
+    assert covered(watching) == before
+    assert arrays["raw"].shape == (60, 4)
+    if arm is not None:
+        assert arrays["new_items"].sum() > 0
+        again, arrays = run(watching, arm, DARK, True)
+        assert again == first
+        assert not arrays["new_items"].any()
+
+
+def test_looking_at_inputs_covers_nothing(watching: Worker) -> None:
+    before = covered(watching)
+    watching.call("forward", {}, {"x": DARK})
+    _, arrays = watching.call("features", {}, {"x": DARK})
+    assert arrays["features"].shape == (60, 4)
+    for operator in ("fgsm", "pgd", "coverage_gradient"):
+        watching.call("mutate", {"operator": operator, "bound": 0.1, "steps": 2, "seed": 1}, {"x": NEW, "labels": images(60)[1]})
+    assert covered(watching) == before
+
+
+@pytest.mark.parametrize(("operator", "steps"), [("fgsm", 1), ("pgd", 5), ("coverage_gradient", 5)])
+def test_mutants_of_the_model_keep_the_bound_the_dtype_and_repeat(watching: Worker, operator: str, steps: int) -> None:
+    x, y = images(40)
+    parameters = {"operator": operator, "bound": 0.1, "steps": steps, "seed": 3}
+    _, arrays = watching.call("mutate", parameters, {"x": x, "labels": y})
+    mutants = arrays["x"]
+    assert mutants.dtype == np.uint8
+    change = np.abs(mutants.astype(int) - x.astype(int)).max(axis=(1, 2, 3))
+    assert (change <= np.ceil(0.1 * 255)).all()
+    assert (change > 0).mean() > (0.4 if operator == "coverage_gradient" else 0.9)
+    np.testing.assert_array_equal(watching.call("mutate", parameters, {"x": x, "labels": y})[1]["x"], mutants)
+
+
+def test_a_new_model_starts_from_nothing(watching: Worker, tmp_path: Path) -> None:
+    x, _ = images(8)
+    watching.call("load", load_parameters(save(Answering("dict").eval(), tmp_path / "other")))
+    raw = watching.call("forward", {}, {"x": x})[1]["raw"]
+    assert raw.shape == (8, 4)
+    assert watching.call("describe")[0]["model_calls"] == 8
+
+
+def test_model_calls_are_counted(watching: Worker) -> None:
+    def calls() -> int:
+        return int(watching.call("describe")[0]["model_calls"])
+
+    before = calls()
+    run(watching, "search", DARK, True)
+    assert calls() == before + 60
+    watching.call("mutate", {"operator": "fgsm", "bound": 0.1, "steps": 1, "seed": 1}, {"x": NEW, "labels": images(60)[1]})
+    assert calls() == before + 60 + 3 * 60
+
+
+def test_the_coverage_gradient_reaches_more_than_random_steps_of_the_same_size(worker: Worker, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x, y = images(64)
+    watch(worker, save(DigitsNet().eval(), tmp_path / "model"), x, criteria=("nbc",), classes=10)
+    _, arrays = worker.call("mutate", {"operator": "coverage_gradient", "bound": 0.1, "steps": 5, "seed": 3}, {"x": x, "labels": y})
+    signs = np.random.default_rng(0).choice([-25, 25], size=x.shape)
+    _, aimed = run(worker, "search", arrays["x"], True)
+    _, blind = run(worker, "random", np.clip(x.astype(int) + signs, 0, 255).astype(np.uint8), True)
+    # The first few only: after that so much is covered that neither finds more.
+    assert aimed["new_items"][:4].sum() > 1.5 * blind["new_items"][:4].sum()
