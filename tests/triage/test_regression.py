@@ -1,0 +1,177 @@
+"""Earlier defects come back by their file, by their seed input, or by fresh mutants of their kind; each is told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from known_model import CLASSES, NumpyWorker, images, reads_stripes
+
+from gate.campaign.batch import Finding
+from gate.campaign.loop import Seeds
+from gate.corpus.export import half_of
+from gate.domains.image import picture
+from gate.domains.image.domain import ImageDomain
+from gate.domains.image.image_set import sample_ids
+from gate.domains.image.limits import Domain
+from gate.errors import DataError
+from gate.models.outputs import OutputKind, probabilities
+from gate.result import ModelInfo, Result, Verdict
+from gate.triage.confirm import Confirmer
+from gate.triage.regression import FRESH_MUTANTS, Recurrence, replay_earlier
+
+X, Y = images(40)
+IDS = sample_ids(X, Y)
+DOMAIN = ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
+SEEDS = Seeds(X, Y, IDS, probabilities(reads_stripes(X), OutputKind.LOGITS))
+Model = Callable[[np.ndarray], np.ndarray]
+
+
+def wrong(x: np.ndarray) -> np.ndarray:
+    return np.roll(reads_stripes(x), 1, axis=1)
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> tuple[Result, Path]:
+    """Two natural defects of patches (of a kind that the stripes survive) and one in which the model took part."""
+    confirmer = Confirmer(NumpyWorker(wrong), DOMAIN, X, CLASSES, tmp_path, OutputKind.LOGITS, deterministic=True)
+    for row, recipe in ((0, (DOMAIN.step("patch", 1.0, 1),)), (5, (DOMAIN.step("patch", 0.8, 2),)), (2, (DOMAIN.model_step("pgd", 3),))):
+        natural = recipe[0].operator == "patch"
+        mutant = DOMAIN.replay(X[row], recipe) if natural else np.clip(X[row].astype(int) + 5, 0, 255).astype(np.uint8)
+        family = DOMAIN.family(recipe[0].operator)
+        label = int(Y[row])
+        found = Finding(
+            "search", 0, 0, row, IDS[row], mutant, recipe, (family,), natural, "changed_prediction", label, (label + 1) % 4, 1.0, 1.0
+        )
+        assert confirmer.confirm(found)
+    info = ModelInfo(uri="models:/m/1", resolved_uri="models:/m/1")
+    result = Result(verdict=Verdict.FAIL, exit_code=1, reasons=("r",), candidate=info, classes=CLASSES, defects=tuple(confirmer.defects))
+    return result, tmp_path
+
+
+def replayed(earlier: tuple[Result, Path], model: Model, **options: Any) -> tuple[Recurrence, ...]:
+    worker = options.pop("worker", NumpyWorker(model))
+    arguments: dict[str, Any] = {
+        "worker": worker,
+        "domain": DOMAIN,
+        "seeds": SEEDS,
+        "classes": CLASSES,
+        "output_kind": OutputKind.LOGITS,
+        "batch_size": 3,
+        "campaign_seed": 0,
+        **options,
+    }
+    return replay_earlier(*earlier, **arguments)
+
+
+def why(earlier: tuple[Result, Path], model: Model, **options: Any) -> list[str | None]:
+    return [one.why for one in replayed(earlier, model, **options)]
+
+
+def only(*samples: np.ndarray, answer: Model = wrong) -> Model:
+    """Gives ``answer`` for exactly these samples and is right about all others."""
+    known = {sample.tobytes() for sample in samples}
+
+    def model(x: np.ndarray) -> np.ndarray:
+        hit = np.array([sample.tobytes() in known for sample in x])
+        return np.where(hit[:, None], answer(x), reads_stripes(x))
+
+    return model
+
+
+def mutant(earlier: tuple[Result, Path], number: int) -> np.ndarray:
+    return picture.load(earlier[1] / earlier[0].defects[number].files["mutant_data"])
+
+
+def test_a_model_that_is_right_about_everything_has_none_back(earlier: tuple[Result, Path]) -> None:
+    assert why(earlier, reads_stripes) == [None, None, None]
+
+
+def test_the_file_alone_is_detected(earlier: tuple[Result, Path]) -> None:
+    assert why(earlier, only(mutant(earlier, 1))) == [None, "file", None]
+    assert why(earlier, only(mutant(earlier, 2))) == [None, None, "file"]
+
+
+def test_any_wrong_class_and_no_finite_answer_count_as_the_file_failing(earlier: tuple[Result, Path]) -> None:
+    for answer in (lambda x: np.roll(reads_stripes(x), 2, axis=1), lambda x: np.full((len(x), 4), np.nan, dtype=np.float32)):
+        assert why(earlier, only(mutant(earlier, 0), answer=answer)) == ["file", None, None]
+
+
+def test_the_seed_input_alone_is_detected(earlier: tuple[Result, Path]) -> None:
+    assert why(earlier, only(X[5], X[2])) == [None, "seed", "seed"]
+
+
+def test_fresh_mutants_alone_are_detected_for_natural_defects_only(earlier: tuple[Result, Path]) -> None:
+    known = {sample.tobytes() for sample in [*X, *(mutant(earlier, number) for number in range(3))]}
+
+    def memorised(x: np.ndarray) -> np.ndarray:
+        """Right about everything it has seen, wrong about the rest."""
+        hit = np.array([sample.tobytes() in known for sample in x])
+        return np.where(hit[:, None], reads_stripes(x), wrong(x))
+
+    assert why(earlier, memorised) == ["fresh", "fresh", None]
+
+
+def test_fresh_mutants_are_of_the_same_class_kind_and_severity_from_the_other_half(earlier: tuple[Result, Path]) -> None:
+    result, folder = earlier
+    asked: list[np.ndarray] = []
+    steps: list[tuple[str, float]] = []
+    domain = ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
+    starts: list[bytes] = []
+    step, replay = domain.step, domain.replay
+    domain.step = lambda name, severity, draw: steps.append((name, severity)) or step(name, severity, draw)  # type: ignore[method-assign]
+    domain.replay = lambda seed, recipe: starts.append(seed.tobytes()) or replay(seed, recipe)  # type: ignore[method-assign]
+    replayed((result, folder), lambda x: asked.append(x) or reads_stripes(x), domain=domain)
+    assert steps == [("patch", 1.0)] * FRESH_MUTANTS + [("patch", 0.8)] * FRESH_MUTANTS
+    place = {sample.tobytes(): row for row, sample in enumerate(X)}
+    for number, start in enumerate(starts):
+        defect = result.defects[number // FRESH_MUTANTS]
+        assert Y[place[start]] == defect.label
+        assert half_of(IDS[place[start]]) != half_of(defect.seed_id)
+
+
+def test_it_repeats(earlier: tuple[Result, Path]) -> None:
+    sent = []
+    for _ in range(2):
+        worker = NumpyWorker(reads_stripes)
+        replayed(earlier, reads_stripes, worker=worker)
+        sent.append([arrays["x"].tobytes() for _, _, arrays in worker.calls])
+    assert sent[0] == sent[1]
+
+
+def test_an_operator_that_the_policy_now_switches_off_has_no_fresh_mutants(earlier: tuple[Result, Path]) -> None:
+    domain = ImageDomain(Domain.model_validate({"occlusion": {"patch": 0}}), (8, 8, 1), np.uint8, (0.0, 255.0))
+    worker = NumpyWorker(reads_stripes)
+    assert [one.why for one in replayed(earlier, reads_stripes, domain=domain, worker=worker)] == [None, None, None]
+    assert sum(len(arrays["x"]) for _, _, arrays in worker.calls) == 6  # three files and three seed inputs
+
+
+def test_a_run_without_defects_has_nothing_to_replay(earlier: tuple[Result, Path]) -> None:
+    assert replayed((earlier[0].model_copy(update={"defects": ()}), earlier[1]), wrong) == ()
+
+
+@pytest.mark.parametrize("classes", [CLASSES[:3], CLASSES[::-1], ("a", "b", "c", "d")])
+def test_other_classes_are_refused(earlier: tuple[Result, Path], classes: tuple[str, ...]) -> None:
+    with pytest.raises(DataError, match="other classes") as caught:
+        replayed(earlier, reads_stripes, classes=classes)
+    assert "--previous" in str(caught.value)
+
+
+@pytest.mark.parametrize("x", [np.zeros((4, 16, 16, 1), np.uint8), np.zeros((4, 8, 8, 3), np.uint8), np.zeros((4, 8, 8, 1), np.float32)])
+def test_other_inputs_are_refused_with_both_shapes(earlier: tuple[Result, Path], x: np.ndarray) -> None:
+    seeds = Seeds(x, np.zeros(4, dtype=np.int64), ("a", "b", "c", "d"), np.zeros((4, 4)))
+    with pytest.raises(DataError, match=r"uint8 \[8, 8, 1\]") as caught:
+        replayed(earlier, reads_stripes, seeds=seeds)
+    assert str(list(x.shape[1:])) in caught.value.what
+
+
+def test_missing_files_and_files_from_elsewhere_are_refused(earlier: tuple[Result, Path]) -> None:
+    result, folder = earlier
+    picture.save(folder.parent / "elsewhere", X[0], (0.0, 255.0))
+    for path in ("../elsewhere.png", "gone.png", ""):
+        defect = result.defects[0].model_copy(update={"files": {**result.defects[0].files, "mutant_data": path}})
+        with pytest.raises(DataError, match="lacks a file"):
+            replayed((result.model_copy(update={"defects": (defect,)}), folder), reads_stripes)
