@@ -62,8 +62,15 @@ def command(config: Path | None, show_config: bool, **options: Any) -> int:
 def _show(rows: list[tuple[str, Any, str]]) -> None:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table("setting", "value", "from", box=None)
+    from gate.report.text import visible
+
+    table = Table("setting", box=None)
+    table.add_column("value", overflow="fold")  # a value is worth nothing where its end is missing
+    table.add_column("from", overflow="fold")
     for key, value, origin in rows:
-        table.add_row(key, "-" if value is None else str(value), origin, style="dim" if origin == "default" else "")
+        # As Text, so that brackets in a value are shown and not taken for a style.
+        shown = Text("-" if value is None else visible(value, limit=1_000_000, isolate=False))
+        table.add_row(key, shown, Text(visible(origin, isolate=False)), style="dim" if origin == "default" else "")
     Console().print(table)

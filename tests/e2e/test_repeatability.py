@@ -35,7 +35,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def test_twice_the_same_campaign_is_the_same_to_the_byte(
-    gate_run: Callable[..., Done], model: Path, seeds: Path, long_tail: Path, tmp_path: Path
+    gate_run: Callable[..., Done], model: Path, seeds: Path, long_tail: Path, finished: Finished, tmp_path: Path
 ) -> None:
     options: list[str | Path] = ["--seed", "11", "--executions", "300", "--long-tail", long_tail]
     one, other = Finished(tmp_path / "out"), Finished(tmp_path / "other place")
@@ -59,11 +59,5 @@ def test_twice_the_same_campaign_is_the_same_to_the_byte(
     pictures = [sorted(path.relative_to(run.folder) for path in (run.folder / "defects").rglob("*.*")) for run in (one, other)]
     assert pictures[0] == pictures[1]
     assert all((one.folder / path).read_bytes() == (other.folder / path).read_bytes() for path in pictures[0])
-
-
-def test_another_seed_is_another_campaign(finished: Finished, gate_run: Callable[..., Done], tmp_path: Path) -> None:
-    assert gate_run("--seed", "1", "--executions", "400").code == 0
-    ours, theirs = Finished(tmp_path / "out"), finished
-    assert ours.record["campaign"]["executions"] == theirs.record["campaign"]["executions"]
-    assert ours.text("campaign/corpus.jsonl") != theirs.text("campaign/corpus.jsonl")
-    assert ours.record["metrics"]["clean_accuracy"] == theirs.record["metrics"]["clean_accuracy"]
+    # And another seed is another campaign.
+    assert finished.text("campaign/corpus.jsonl").splitlines()[:20] != one.text("campaign/corpus.jsonl").splitlines()[:20]

@@ -1,0 +1,168 @@
+"""What can be done with a finished run: judge it again, render it again, run a defect again, train on its defects."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from candidates import Digits, save
+from gate_command import RENDERINGS, Done, Finished, in_process, run_gate
+from PIL import Image
+
+
+def test_judging_again_changes_the_verdict_and_leaves_the_run_alone(finished: Finished, failing: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in finished.folder.rglob("*") if path.is_file()}
+    done = run_gate("evaluate", finished.folder, "--policy", failing, "--out", tmp_path / "again")
+    assert done.code == 1, done.said
+    done.explains("FAIL", "under policy perfect", "no-defect")
+    assert {path: path.read_bytes() for path in finished.folder.rglob("*") if path.is_file()} == before
+    again = Finished(tmp_path / "again")
+    again.is_whole()
+    record = again.record
+    assert (record["verdict"], record["policy"]["name"], record["exit_code"]) == ("fail", "perfect", 1)
+    assert record["metrics"] == finished.record["metrics"]
+    assert record["campaign"] == finished.record["campaign"]
+    # The copy is a run of its own: it can be judged, rendered and replayed like the first.
+    assert in_process("evaluate", again.folder, "--policy", "smoke").code == 0
+    assert in_process("report", again.folder).code == 0
+
+
+def test_the_same_policy_gives_the_same_verdict(finished: Finished, tmp_path: Path) -> None:
+    done = in_process("evaluate", finished.folder, "--policy", "smoke", "--out", tmp_path / "same")
+    assert done.code == 0, done.said
+    assert Finished(tmp_path / "same").record == finished.record
+
+
+def test_advisory_exits_0_and_says_so_everywhere(finished: Finished, failing: Path, tmp_path: Path) -> None:
+    done = in_process("evaluate", finished.folder, "--policy", failing, "--advisory", "--out", tmp_path / "advice")
+    assert done.code == 0
+    done.explains("FAIL", "(exit 0, advisory)")
+    run = Finished(tmp_path / "advice")
+    record = run.record
+    assert (record["verdict"], record["exit_code"], record["advisory"]) == ("fail", 0, True)
+    for name in ("report.html", "summary.md", "junit.xml", "metrics.txt"):
+        assert "advisory" in run.text(name).lower(), name
+
+
+def test_an_advisory_run_exits_0_but_never_for_an_error(failing: Path, gate_run: Callable[..., Done], tmp_path: Path) -> None:
+    done = gate_run("--policy", failing, "--advisory", "--executions", "60")
+    assert done.code == 0, done.said
+    assert Finished(tmp_path / "out").record["verdict"] == "fail"
+    assert gate_run("--model", tmp_path / "nowhere", "--advisory", "--out", tmp_path / "error").code == 3
+
+
+def test_rendering_again_gives_the_same_reports(finished: Finished, tmp_path: Path) -> None:
+    shutil.copytree(finished.folder, tmp_path / "run")
+    for name in RENDERINGS[1:]:
+        (tmp_path / "run" / name).unlink()
+    done = in_process("report", tmp_path / "run")
+    assert done.code == 0, done.said
+    for name in RENDERINGS:
+        assert (tmp_path / "run" / name).read_bytes() == (finished.folder / name).read_bytes(), name
+
+
+def test_a_defect_lives_on_its_model(finished: Finished) -> None:
+    defect = next(one for one in finished.record["defects"] if one["oracle"] == "changed_prediction")
+    done = in_process("replay", finished.folder, defect["id"])
+    assert done.code == 1, done.said
+    names = finished.record["classes"]
+    done.explains(defect["id"], f"read as {names[defect['label']]}", f"read as {names[defect['predicted']]}", "the defect lives")
+
+
+def test_a_defect_is_gone_on_a_model_that_reads_it(finished: Finished, tmp_path: Path) -> None:
+    from torch import nn
+
+    defect = next(one for one in finished.record["defects"] if one["oracle"] == "changed_prediction")
+
+    class _Head(nn.Linear):
+        pass
+
+    head = nn.Linear(64, 10)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    head.bias.data[defect["label"]] = 5.0
+    constant = save(nn.Sequential(nn.Flatten(), head).eval(), tmp_path / "constant")
+    done = in_process("replay", finished.folder, defect["id"][:6], "--model", constant)
+    assert done.code == 0, done.said
+    done.explains("the defect is gone")
+
+
+def test_the_halves_of_the_export_are_disjoint_and_train(finished: Finished, tmp_path: Path) -> None:
+    seeds: list[set[str]] = []
+    count = 0
+    for half in ("a", "b"):
+        done = run_gate("corpus", "export", finished.folder, "--half", half, "--out", tmp_path / half)
+        assert done.code == 0, done.said
+        with np.load(tmp_path / half / "train.npz") as arrays:
+            x, y = arrays["x"], arrays["y"]
+        with (tmp_path / half / "defects.csv").open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert len(x) == len(y) == len(rows) == len(list((tmp_path / half / "pictures").rglob("*.png")))
+        assert x.dtype == np.uint8
+        for picture in (tmp_path / half / "pictures").rglob("*.png"):
+            label = int(picture.parent.name.removeprefix("class-"))
+            row = next(one for one in rows if one["id"] == picture.stem)
+            assert int(row["label"]) == label
+            assert any(np.array_equal(np.asarray(Image.open(picture).convert("L")), one[..., 0]) for one in x[y == label])
+        seeds.append({row["seed_id"] for row in rows})
+        count += len(rows)
+    assert not seeds[0] & seeds[1]
+    assert count == len(finished.record["defects"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["evaluate", "nowhere", "--policy", "smoke"], 2, ["nowhere", "No finished run"]),
+        (["evaluate", "RUN", "--policy", "smok"], 2, ["smok", "smoke"]),
+        (["evaluate", "RUN", "--policy", "smoke", "--out", "RUN"], 2, ["not empty"]),
+        (["report", "nowhere"], 2, ["nowhere"]),
+        (["replay", "RUN", "d-nothing"], 2, ["d-nothing", "d-"]),
+        (["replay", "RUN", ""], 2, ["no defect"]),
+        (["corpus", "export", "RUN", "--out", "RUN"], 2, ["not empty"]),
+        (["corpus", "export", "nowhere", "--out", "new"], 2, ["nowhere"]),
+    ],
+)
+def test_mistakes_are_told(
+    arguments: list[str], code: int, says: list[str], finished: Finished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = in_process(*(str(finished.folder) if argument == "RUN" else argument for argument in arguments))
+    assert done.code == code, done.said
+    done.explains(*says)
+
+
+def test_a_damaged_record_is_told_with_its_field(finished: Finished, tmp_path: Path) -> None:
+    record = finished.record
+    record["verdict"] = "perhaps"
+    (tmp_path / "result.json").write_text(json.dumps(record))
+    done = in_process("report", tmp_path)
+    assert done.code == 2
+    done.explains("verdict", str(tmp_path / "result.json"))
+    (tmp_path / "result.json").write_text('{"verdict": ')
+    assert in_process("report", tmp_path).code == 2
+
+
+def test_a_run_that_was_never_judged_can_not_be_judged_again(gate_run: Callable[..., Done], tmp_path: Path) -> None:
+    gate_run("--model", tmp_path / "nowhere")
+    done = in_process("evaluate", tmp_path / "out", "--policy", "smoke")
+    assert done.code == 4
+    done.explains("before there was any evidence")
+
+
+def test_the_command_run_twice_in_one_folder_ends_as_one_run(
+    data: tuple[Digits, Digits], gate_run: Callable[..., Done], tmp_path: Path
+) -> None:
+    def once() -> Any:
+        done = gate_run("--executions", "24")
+        assert done.code in (0, 4), done.said
+        record = Finished(tmp_path / "out").record
+        return [record["defects"], record["rules"], record["coverage"]]
+
+    assert once() == once()
