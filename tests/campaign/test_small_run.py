@@ -1,0 +1,169 @@
+"""A whole small run on a network whose weakness is known: what it finds, that the supervisor stays free of torch, and what comes after."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from known_model import CLASSES, TRAP, images, write_npz
+from saved_models import Stripes, save
+
+from gate.afterwards import evaluate_again, replay_defect, write_elsewhere
+from gate.corpus.export import export
+from gate.domains.image import picture
+from gate.errors import DataError, EvidenceError, OutputError
+from gate.result import Result, Verdict
+
+# Runs in a process of its own, so that what it has imported at the end is what the supervisor imports.
+PROGRAM = """
+import json, sys
+from pathlib import Path
+from gate.config import Settings
+from gate.pipeline import run
+settings = Settings.model_validate_json(Path(sys.argv[1]).read_text())
+outcome = run(settings)
+json.dump({"torch": "torch" in sys.modules, "code": outcome.result.exit_code}, sys.stdout)
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, its models and what its process said."""
+
+    folder: Path
+    result: Result
+    said: dict[str, object]
+    trapped: Path
+    sound: Path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    base = tmp_path_factory.mktemp("small run")
+    trapped, sound = save(Stripes(trap=TRAP).eval(), base / "trapped"), save(Stripes().eval(), base / "sound")
+    settings = {
+        "model": str(trapped),
+        "classes": CLASSES,
+        "data": {"seeds": str(write_npz(base / "seeds.npz"))},
+        "budget": {"executions": 2000},
+        "coverage": {"layers": ["hidden"], "criteria": ["kmnc", "nbc"]},
+        "previous": "none",
+        "device": "cpu",
+        "batch_size": 64,
+        "out": str(base / "run"),
+    }
+    (base / "settings.json").write_text(json.dumps(settings))
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(base / "settings.json")], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return Run(base / "run", Result.load(base / "run"), json.loads(ended.stdout.splitlines()[-1]), trapped, sound)
+
+
+def test_the_supervisor_never_imports_torch(run: Run) -> None:
+    assert run.said["torch"] is False
+
+
+def test_the_guided_search_reaches_the_neuron_that_only_low_light_reaches(run: Run) -> None:
+    assert run.result.campaign is not None
+    found = [defect for defect in run.result.defects if defect.arm == "search"]
+    assert len(found) >= 5
+    for defect in run.result.defects:
+        mutant = picture.load(run.folder / defect.files["mutant_data"])
+        assert mutant.mean() / 255 < TRAP
+        assert defect.predicted == (defect.label + 1) % 4
+    seeds = images()[0]
+    assert (seeds.reshape(len(seeds), -1).mean(axis=1) / 255 > TRAP).all()
+    assert run.result.coverage["nbc"].by_layer["hidden"] > 0
+    assert run.result.campaign.executions == 2000
+    assert sum(arm.executions for arm in run.result.campaign.arms.values()) == 2000
+
+
+def test_every_defect_of_the_record_is_described_on_disk_and_the_other_way_round(run: Run) -> None:
+    on_disk = {path.parent.name: json.loads(path.read_text()) for path in run.folder.glob("defects/*/defect.json")}
+    assert on_disk == {defect.id: json.loads(defect.model_dump_json()) for defect in run.result.defects}
+    assert sum(cause.size for cause in run.result.root_causes) == len(run.result.defects)
+
+
+def test_natural_mutants_of_the_corpus_replay(run: Run) -> None:
+    with np.load(run.folder / "campaign" / "corpus.npz", allow_pickle=False) as stored:
+        assert len(stored["x"]) == len((run.folder / "campaign" / "corpus.jsonl").read_text().splitlines()) > 0
+
+
+def test_a_defect_lives_on_its_model_and_is_gone_on_the_fixed_one(run: Run) -> None:
+    defect = run.result.defects[0]
+    here = replay_defect(run.folder, defect.id, device="cpu")
+    assert here.lives
+    text = "\n".join(here.lines)
+    assert f"mutant     read as {CLASSES[(defect.label + 1) % 4]}" in text
+    assert f"original   read as {CLASSES[defect.label]}" in text
+    there = replay_defect(run.folder, defect.id[:9], model=str(run.sound), device="cpu", times=1)
+    assert not there.lives
+    assert "the defect is gone" in there.lines
+
+
+def test_an_unknown_defect_is_named_with_the_nearest(run: Run) -> None:
+    identity = run.result.defects[0].id
+    with pytest.raises(DataError, match="has no defect") as caught:
+        replay_defect(run.folder, identity[:-1] + ("0" if identity[-1] != "0" else "1"))
+    assert identity in str(caught.value)
+    for unclear in ("", "d-"):
+        with pytest.raises(DataError):
+            replay_defect(run.folder, unclear)
+
+
+def test_the_same_policy_gives_the_same_judgement_again_and_another_its_own(run: Run) -> None:
+    again = evaluate_again(run.folder, "baseline")
+    assert (again.verdict, again.exit_code, again.metrics, again.rules) == (
+        run.result.verdict,
+        run.result.exit_code,
+        run.result.metrics,
+        run.result.rules,
+    )
+    strict = evaluate_again(run.folder, "strict")
+    assert strict.policy is not None
+    assert strict.policy.name == "strict"
+    assert [rule.threshold for rule in strict.rules] != [rule.threshold for rule in again.rules]
+    assert strict.defects == run.result.defects
+    assert Result.load(run.folder) == run.result  # nothing was written
+
+
+def test_a_judgement_can_be_written_elsewhere_with_its_pictures(run: Run, tmp_path: Path) -> None:
+    strict = evaluate_again(run.folder, "strict", advisory=True)
+    assert strict.exit_code in (0, 3)
+    write_elsewhere(strict, run.folder, tmp_path / "out")
+    assert Result.load(tmp_path / "out") == strict
+    assert evaluate_again(tmp_path / "out", "strict").verdict == strict.verdict
+    assert all((tmp_path / "out" / path).is_file() for defect in strict.defects for path in defect.files.values())
+    with pytest.raises(OutputError, match="not empty"):
+        write_elsewhere(strict, run.folder, tmp_path / "out")
+
+
+def test_a_run_without_evidence_can_not_be_judged(run: Run, tmp_path: Path) -> None:
+    write_elsewhere(run.result, run.folder, tmp_path / "out")
+    evidence = tmp_path / "out" / "campaign" / "evidence.json"
+    evidence.write_text(evidence.read_text()[:-100])
+    with pytest.raises(OutputError, match="damaged"):
+        evaluate_again(tmp_path / "out", "baseline")
+    evidence.unlink()
+    with pytest.raises(EvidenceError) as caught:
+        evaluate_again(tmp_path / "out", "baseline")
+    assert caught.value.exit_code == 4
+
+
+def test_the_defects_of_a_real_run_can_be_exported(run: Run, tmp_path: Path) -> None:
+    written = export(run.result, run.folder, tmp_path / "out", half="all", load=picture.load)
+    assert written.exported == len(run.result.defects)
+    with np.load(tmp_path / "out" / "train.npz") as stored:
+        assert stored["x"].shape[1:] == (8, 8, 1)
+        assert (stored["x"].reshape(len(stored["x"]), -1).mean(axis=1) / 255 < TRAP).all()
+
+
+def test_a_run_that_the_dark_breaks_is_no_pass(run: Run) -> None:
+    assert run.result.verdict is not Verdict.PASS
+    assert run.said["code"] == run.result.exit_code
