@@ -298,6 +298,10 @@ def _fuzz(
     campaign.run()
     work.coverage = worker.call("coverage")[0]["criteria"]
     work.events.emit("phase", name="triage")
+    if campaign.outcome.stop_reason == "interrupted":
+        # Whoever said stop waits for the reports, not for more measurements.
+        work.regression_reason = "the campaign was interrupted before the earlier run was replayed"
+        sets, earlier = {name: found for name, found in sets.items() if name != "long_tail"}, None
     if "long_tail" in sets:
         _long_tail(work, worker, domain, sets["long_tail"], preflight.output_kind)
     if earlier is not None:
@@ -495,6 +499,8 @@ def _record_failure(work: Work, error: Exception) -> None:
 def _finish(work: Work, result: Result) -> Outcome:
     work.events.emit("phase", name="report")
     write(result, work.folder.path)
+    if result.campaign is not None and result.verdict is not Verdict.ERROR and not result.partial:
+        work.folder.drop_other_defects({defect.id for defect in result.defects})
     published, problem = None, None
     if work.reference is not None and _wants_publishing(work):
         work.events.emit("phase", name="publish")

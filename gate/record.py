@@ -20,7 +20,7 @@ __all__ = ["evidence_of", "judged", "record"]
 def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory: bool) -> Result:
     """The record with metrics, rules, reasons and verdict filled in from the evidence.
 
-    A campaign that was interrupted can fail a model but never pass it.
+    A campaign that was interrupted is inconclusive whatever its rules say so far, for it did not have the budget that was promised.
     """
     if policy.policy.criterion is not None:
         evidence = evidence.model_copy(update={"criterion": policy.policy.criterion})
@@ -37,8 +37,8 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
     verdict, reasons = judgement.verdict, judgement.reasons
     if blank.partial:
         said = "The campaign was interrupted before its budget ended; this result is partial."
-        reasons = (said, *reasons) if verdict is Verdict.PASS else (*reasons, said)
-        verdict = Verdict.INCONCLUSIVE if verdict is Verdict.PASS else verdict
+        reasons = (said, *reasons)
+        verdict = verdict if verdict is Verdict.ERROR else Verdict.INCONCLUSIVE
     return blank.model_copy(
         update={
             "verdict": verdict,

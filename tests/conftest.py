@@ -22,6 +22,7 @@ START_SECONDS = 120.0
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["DO_NOT_TRACK"] = "true"
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported: tests share their machine
 for _name in [name for name in os.environ if name.startswith(("MLFLOW_TRACKING_", "MLFLOW_REGISTRY_", "MLFLOW_HTTP_", "GATE_"))]:
     del os.environ[_name]  # a developer's own server must never be written to
 

@@ -60,6 +60,8 @@ def worker_environment(private: Path, source: Mapping[str, str] | None = None) -
     source = os.environ if source is None else source
     environment = {name: source[name] for name in _PASSED if name in source}
     environment.update(HOME=str(private), TMPDIR=str(private), PYTHONDONTWRITEBYTECODE="1", PYTHONUNBUFFERED="1")
+    # Threads that wait by spinning make a model many times slower as soon as anything else runs on the machine, as in most CI jobs.
+    environment["OMP_WAIT_POLICY"] = source.get("OMP_WAIT_POLICY", "PASSIVE")
     environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what torch needs for repeatable matrix products on CUDA
     return environment
 

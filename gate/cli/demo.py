@@ -17,10 +17,14 @@ def command(out: Path) -> None:
     Trains three versions of a digits model, registers them in an MLflow store of its own, and runs the gate on two of them. Takes up to
     three minutes on two cores.
     """
+    import os
+
     from rich.console import Console
 
     from gate.demo.story import tell
     from gate.terminal.progress import interruptible
 
+    # As in the worker: threads that spin while they wait make training crawl on a busy machine. torch reads this when it is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with interruptible() as stop:
         tell(out, stop, Console())
