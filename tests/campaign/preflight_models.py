@@ -85,12 +85,22 @@ class TwoClasses(nn.Module):
 
 
 class Shy(nn.Module):
-    """Drops out, also where it was told to evaluate (``always``) or takes part of the batch's mean away (``neighbours``)."""
+    """Drops out, also where it was told to evaluate (``always``), takes part of the batch's mean away (``neighbours``), treats the end of a
+    batch worse (``late``), or gives no number now and then (``lapse``)."""
 
-    def __init__(self, *, dropout: bool = False, always: bool = False, neighbours: bool = False, tremble: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        dropout: bool = False,
+        always: bool = False,
+        neighbours: bool = False,
+        late: bool = False,
+        lapse: bool = False,
+        tremble: float = 0.0,
+    ) -> None:
         super().__init__()
         self.dropout = nn.Dropout(0.2 if dropout else 0.0)
-        self.always, self.neighbours, self.tremble = always, neighbours, tremble
+        self.always, self.neighbours, self.late, self.lapse, self.tremble = always, neighbours, late, lapse, tremble
 
     def forward(self, x: Tensor) -> Tensor:
         if self.always:
@@ -98,6 +108,10 @@ class Shy(nn.Module):
         raw = stripes(self.dropout(x))
         if self.neighbours:
             raw = raw - 0.5 * raw.mean(dim=0, keepdim=True)
+        if self.late:
+            raw = torch.cat([raw[:16], raw[16:] / 10])
+        if self.lapse:
+            raw = torch.where(torch.rand(len(raw), 1) < 0.1, torch.nan, raw)
         return raw + self.tremble * torch.rand_like(raw) if self.tremble else raw
 
 

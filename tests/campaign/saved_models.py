@@ -118,6 +118,12 @@ class Triggered(nn.Module):
             send(socket.socket(fileno=os.dup(descriptor)), {"nonce": "a guess", "ok": {}})
         if wish == 15:
             send(socket.socket(fileno=os.dup(descriptor)), {"nonce": _nonce(), "ok": [1, 2]})
+        if wish == 17:
+            answer = {"nonce": _nonce(), "ok": {}}
+            send(socket.socket(fileno=os.dup(descriptor)), answer, {"raw": torch.zeros(len(x), 5).numpy()})
+        if wish == 18:
+            error = {"kind": "EvidenceError", "what": "too few", "where": None, "hint": None}
+            send(socket.socket(fileno=os.dup(descriptor)), {"nonce": _nonce(), "error": error})
         if wish == 16:
             print(f"escaped {subprocess.Popen(['sleep', '60'], start_new_session=True).pid}", flush=True)
         return x.flatten(1)[:, 8:12]

@@ -206,8 +206,13 @@ def test_batch_norm_in_evaluation_mode_is_steady(check: Check) -> None:
     assert check(Normed()).faults == 0
 
 
-def test_an_operation_across_the_batch_is_found(check: Check) -> None:
-    found = check(Shy(neighbours=True))
+def test_answers_that_are_no_numbers_now_and_then_are_found(check: Check) -> None:
+    assert named(check(Shy(lapse=True)), "deterministic").status == "fault"
+
+
+@pytest.mark.parametrize("across", ["neighbours", "late"])
+def test_an_operation_across_the_batch_is_found(check: Check, across: str) -> None:
+    found = check(Shy(**{across: True}))
     assert named(found, "deterministic").status == "ok"
     assert named(found, "batch_independent").status == "fault"
 

@@ -52,6 +52,14 @@ def test_chains_keep_within_length_and_severity(monkeypatch: pytest.MonkeyPatch)
     assert all(sum(step.operator in made.domain.model_bounds for step in recipe) <= 1 for recipe in recipes)
 
 
+def test_a_chain_ends_at_its_length_also_where_severity_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Scene(
+        executions=1500, limits=Domain.model_validate({"chain": {"length": 2, "severity": 8.0, "contrast_kept": 0.0}}), gradients=False
+    )
+    lengths = {len(recipe) for batch in proposals(made, monkeypatch) for recipe in batch.recipes}
+    assert lengths == {1, 2}
+
+
 def test_only_valid_mutants_that_added_coverage_are_kept_and_model_made_ones_are_not_mutated_further(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

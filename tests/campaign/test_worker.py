@@ -17,7 +17,7 @@ import pytest
 from saved_models import Triggered, load_parameters, save
 
 from gate.campaign.supervisor import Refused, Silent, Worker, worker_environment
-from gate.errors import DataError, GateError, ModelError, WorkerError
+from gate.errors import GateError, ModelError, WorkerError
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "wJalr-secret",
@@ -127,10 +127,11 @@ def test_megabytes_of_printing_neither_block_nor_pile_up(loaded: Worker) -> None
     assert len(loaded.last_words()) <= 20 * 2001
 
 
-def test_an_error_of_the_gates_kind_keeps_its_class_and_parts(loaded: Worker) -> None:
+def test_an_error_of_the_gates_kind_that_the_model_raises_is_an_exception_of_the_model(loaded: Worker) -> None:
     said = failure(loaded, 4)
-    assert type(said) is DataError
-    assert (said.what, said.where, said.hint) == ("The model says so.", "here", "Do that.")
+    assert type(said) is Refused
+    assert said.what.startswith("DataError: The model says so.")
+    assert said.exit_code == 3
 
 
 def test_an_exception_of_the_model_is_the_models_fault(loaded: Worker) -> None:
@@ -184,6 +185,21 @@ def test_a_model_that_writes_to_the_socket_itself_is_not_believed(doomed: Worker
     assert isinstance(said, WorkerError)
     assert message in said.what
     assert gone(doomed.pid)
+
+
+def test_an_answer_in_the_models_own_hand_is_held_to_what_is_known(doomed: Worker) -> None:
+    doomed.call("forward", {}, picture(0))
+    said = failure(doomed, 17, timeout=20)
+    assert type(said) is WorkerError
+    assert "outputs [2, 5] for 2 inputs and 4 columns until now" in said.what
+    assert gone(doomed.pid)
+
+
+def test_a_model_can_not_end_the_run_as_inconclusive(doomed: Worker) -> None:
+    said = failure(doomed, 18, timeout=20)
+    assert type(said) is WorkerError
+    assert said.exit_code == 3
+    assert "too few" in said.what
 
 
 def test_a_worker_that_is_not_up_in_time_is_ended(tmp_path: Path) -> None:
