@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+import shutil
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from gate.errors import OutputError
 __all__ = ["RunFolder"]
 
 _IDENTITY = "campaign/identity.json"
+_DEFECT = re.compile(r"d-[0-9a-f]{12}")
 _EVIDENCE = "campaign/evidence.json"
 
 
@@ -59,6 +62,12 @@ class RunFolder:
                 f"The output folder can't be written: {error.strerror or error}.", where=str(path), hint="Give another folder with --out."
             ) from error
         return folder
+
+    def drop_other_defects(self, kept: Collection[str]) -> None:
+        """Removes the defects of an earlier run in this folder, whose record has been replaced, and keeps those with these ids."""
+        for folder in (self.path / "defects").iterdir():
+            if _DEFECT.fullmatch(folder.name) and folder.name not in kept and not folder.is_symlink():
+                shutil.rmtree(folder)
 
     def _refuse_foreign(self, identity: str) -> None:
         recorded = self.path / _IDENTITY
