@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from candidates import Digits, save
+from candidates import Digits, save, train
 from gate_command import RENDERINGS, Done, Finished, in_process, run_gate
 from PIL import Image
 
@@ -50,11 +50,14 @@ def test_advisory_exits_0_and_says_so_everywhere(finished: Finished, failing: Pa
         assert "advisory" in run.text(name).lower(), name
 
 
-def test_an_advisory_run_exits_0_but_never_for_an_error(failing: Path, gate_run: Callable[..., Done], tmp_path: Path) -> None:
-    done = gate_run("--policy", failing, "--advisory", "--executions", "60")
-    assert done.code == 0, done.said
-    assert Finished(tmp_path / "out").record["verdict"] == "fail"
-    assert gate_run("--model", tmp_path / "nowhere", "--advisory", "--out", tmp_path / "error").code == 3
+def test_an_error_stays_an_error_in_an_advisory_run(gate_run: Callable[..., Done], tmp_path: Path) -> None:
+    done = gate_run("--model", tmp_path / "nowhere", "--advisory")
+    assert done.code == 3
+    assert Finished(tmp_path / "out").record["advisory"] is True
+    # And a run that was never judged can't be judged again.
+    done = in_process("evaluate", tmp_path / "out", "--policy", "smoke")
+    assert done.code == 4
+    done.explains("before there was any evidence")
 
 
 def test_rendering_again_gives_the_same_reports(finished: Finished, tmp_path: Path) -> None:
@@ -79,9 +82,6 @@ def test_a_defect_is_gone_on_a_model_that_reads_it(finished: Finished, tmp_path:
     from torch import nn
 
     defect = next(one for one in finished.record["defects"] if one["oracle"] == "changed_prediction")
-
-    class _Head(nn.Linear):
-        pass
 
     head = nn.Linear(64, 10)
     nn.init.zeros_(head.weight)
@@ -149,20 +149,32 @@ def test_a_damaged_record_is_told_with_its_field(finished: Finished, tmp_path: P
     assert in_process("report", tmp_path).code == 2
 
 
-def test_a_run_that_was_never_judged_can_not_be_judged_again(gate_run: Callable[..., Done], tmp_path: Path) -> None:
-    gate_run("--model", tmp_path / "nowhere")
-    done = in_process("evaluate", tmp_path / "out", "--policy", "smoke")
-    assert done.code == 4
-    done.explains("before there was any evidence")
-
-
-def test_the_command_run_twice_in_one_folder_ends_as_one_run(
-    data: tuple[Digits, Digits], gate_run: Callable[..., Done], tmp_path: Path
+def test_a_second_run_in_a_folder_replaces_the_first_whole(
+    model: Path, data: tuple[Digits, Digits], gate_run: Callable[..., Done], tmp_path: Path
 ) -> None:
-    def once() -> Any:
-        done = gate_run("--executions", "24")
-        assert done.code in (0, 4), done.said
-        record = Finished(tmp_path / "out").record
-        return [record["defects"], record["rules"], record["coverage"]]
+    """The model at the same path changes meanwhile, and with it the defects."""
+    candidate = tmp_path / "model"
 
-    assert once() == once()
+    def on_disk() -> set[str]:
+        return {path.name for path in (tmp_path / "out" / "defects").iterdir()}
+
+    def once() -> Any:
+        done = gate_run("--model", candidate, "--executions", "60")
+        assert "ERROR" not in done.said
+        record = Finished(tmp_path / "out").record
+        assert {defect["id"] for defect in record["defects"]} == on_disk()
+        return record
+
+    shutil.copytree(model, candidate)
+    one = once()
+    shutil.rmtree(candidate)
+    found = on_disk()
+    assert found
+    # An error in between loses no defect, and what the first run measured is not judged as if this one had measured it.
+    assert gate_run("--model", candidate, "--executions", "60").code == 3
+    assert on_disk() == found
+    assert in_process("evaluate", tmp_path / "out", "--policy", "smoke").code == 4
+    save(train(Digits(data[0].x[:300], data[0].y[:300])), candidate)
+    other = once()
+    assert one["candidate"]["digest"] != other["candidate"]["digest"]
+    assert one["defects"] != other["defects"]

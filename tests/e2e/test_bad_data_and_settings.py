@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gate_command import Done, Finished, run_gate
+from gate_command import Done, Finished, in_process, run_gate
 from PIL import Image
 
 SQUARE = np.full((8, 8), 90, np.uint8)
@@ -174,26 +174,23 @@ def test_bad_policies_are_refused_before_work_starts(rules: str, says: list[str]
     assert not (tmp_path / "out").exists()
 
 
-def test_a_waiver_past_its_date_no_longer_waives(limits: Callable[[str, str], Path], gate_run: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_waiver_past_its_date_no_longer_waives(limits: Callable[[str, str], Path], finished: Finished, tmp_path: Path) -> None:
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    rule = '  - {id: no-defect, metric: defect_rate, fail: ">= 0"}\nwaivers:\n'
+    rules = '  - {id: known, metric: executions, fail: "< 1"}\n  - {id: no-defect, metric: defect_rate, fail: ">= 0"}\nwaivers:\n'
     waiver = '  - {{rule: no-defect, reason: "known", owner: "@team", expires: {}}}\n'
-    expired = limits("expired", rule + waiver.format(today - datetime.timedelta(days=1)))
-    done = gate_run("--policy", expired)
+    expired = limits("expired", rules + waiver.format(today - datetime.timedelta(days=1)))
+    done = in_process("evaluate", finished.folder, "--policy", expired, "--out", tmp_path / "out")
     assert done.code == 1, done.said
-    text = str(Finished(tmp_path / "out").record["rules"][0])
+    text = str(Finished(tmp_path / "out").record["rules"])
     assert "@team" in text
     assert "expired" in text
-    # The same run, judged with the waiver in force.
-    in_force = limits("waived", rule + waiver.format(today + datetime.timedelta(days=1)))
-    again = run_gate("evaluate", tmp_path / "out", "--policy", in_force)
-    assert again.code == 0, again.said
+    in_force = limits("waived", rules + waiver.format(today + datetime.timedelta(days=1)))
+    done = in_process("evaluate", finished.folder, "--policy", in_force)
+    assert done.code == 0, done.said
 
 
 def test_a_rule_on_what_this_run_can_not_measure_follows_its_on_missing(limits: Callable[[str, str], Path], finished: Finished) -> None:
     expected = {"inconclusive": 4, "skip": 0, "fail": 1}
-    from gate_command import in_process
-
     for choice, code in expected.items():
         rules = '  - {id: known, metric: executions, fail: "< 1"}\n'
         rules += f'  - {{id: canaries, metric: canary_recall, fail: "< 0.5", on_missing: {choice}}}\n'
@@ -267,7 +264,11 @@ def test_a_read_only_folder_is_refused_before_work_starts(model: Path, seeds: Pa
 NAME = "a space, \u00fcn\u00ef \u96ea \U0001f418, new\nline, 'quoted\" $(touch x) %s {0} [red]"
 
 
-def test_odd_paths_on_another_device_work(seeds: Path, gate_run: Callable[..., Done], tmp_path: Path) -> None:
+def test_odd_paths_on_another_device_work_and_nothing_else_is_written(
+    model: Path, seeds: Path, gate_run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(path.stat().st_mtime_ns for path in model.rglob("*"))
     (tmp_path / NAME).mkdir()
     shutil.copyfile(seeds, tmp_path / NAME / "seeds.npz")
     shared = Path("/dev/shm")
@@ -279,3 +280,4 @@ def test_odd_paths_on_another_device_work(seeds: Path, gate_run: Callable[..., D
         run.is_whole()
         assert run.record["campaign"]["executions"] == 24
         assert [path.name for path in Path(folder).iterdir()] == [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert sorted(path.stat().st_mtime_ns for path in model.rglob("*")) == before

@@ -36,8 +36,6 @@ class Odd(nn.Module):
             return {"features": x.flatten(1), "logits": y}
         if self.how == "seven classes":
             return y[:, :7]
-        if self.how == "raises":
-            raise RuntimeError("no such luck <b>")
         return y
 """
 
@@ -100,14 +98,11 @@ def test_a_damaged_model_folder_is_an_error_that_says_which_file(
     assert run.junit.errors > 0
 
 
-@pytest.mark.parametrize(("how", "says"), [("raises", ["no such luck"]), ("seven classes", ["7", "10", "classes"])])
-def test_a_model_whose_outputs_fit_nothing_is_not_judged(
-    how: str, says: list[str], odd: Callable[[str], Path], gate_run: Callable[..., Done], tmp_path: Path
-) -> None:
+def test_another_number_of_classes_is_told_with_both(odd: Callable[[str], Path], gate_run: Callable[..., Done], tmp_path: Path) -> None:
     (tmp_path / "gate.yaml").write_text("classes: [a, b, c, d, e, f, g, h, i, j]\n")
-    done = gate_run("--config", tmp_path / "gate.yaml", "--model", odd(how))
+    done = gate_run("--config", tmp_path / "gate.yaml", "--model", odd("seven classes"))
     assert done.code == 3, done.said
-    done.explains("ERROR", *says, "what to do:")
+    done.explains("ERROR", "7", "10", "classes", "what to do:")
     Finished(tmp_path / "out").is_whole()
 
 
@@ -130,19 +125,6 @@ def test_a_random_model_fails_and_its_findings_are_flaky(odd: Callable[[str], Pa
     assert record["preflight"][2]["status"] == "fault"
     assert "preflight" in record["reasons"][0]
     assert record["metrics"]["flaky_findings"]["value"] > 0
-
-
-def test_a_model_in_training_mode_fails(network: Any, gate_run: Callable[..., Done], tmp_path: Path) -> None:
-    import copy
-
-    from torch import nn
-
-    model = nn.Sequential(*copy.deepcopy(network), nn.Dropout(0.1)).train()
-    done = gate_run("--model", save(model, tmp_path / "training"))
-    assert done.code == 1, done.said
-    checks = {check["name"]: check for check in Finished(tmp_path / "out").record["preflight"]}
-    assert checks["eval_mode"]["status"] == checks["deterministic"]["status"] == "fault"
-    assert "model.eval()" in checks["eval_mode"]["advice"]
 
 
 def test_the_logits_among_several_outputs_are_found(odd: Callable[[str], Path], gate_run: Callable[..., Done], tmp_path: Path) -> None:
@@ -169,13 +151,6 @@ def test_another_input_than_the_network_takes_names_both(odd: Callable[[str], Pa
     done = gate_run("--config", tmp_path / "gate.yaml", "--model", odd("plain"))  # saved without a signature
     assert done.code == 2, done.said
     done.explains("[10, 10] pixels", "first layer", "input.size")
-
-
-def test_a_wrong_normalisation_is_named_with_the_right_one(gate_run: Callable[..., Done], tmp_path: Path) -> None:
-    (tmp_path / "gate.yaml").write_text("input: {scale: [0, 1], mean: [40.0], std: [0.02]}\n")
-    done = gate_run("--config", tmp_path / "gate.yaml")
-    accuracy = Finished(tmp_path / "out").record
-    assert "input.scale [0, 1], mean 0, std 1" in done.said + str(accuracy["preflight"]), done.said
 
 
 def test_labels_of_another_class_order_are_no_seeds(data: Any, gate_run: Callable[..., Done], tmp_path: Path) -> None:
