@@ -24,7 +24,7 @@ from gate.coverage.items import Criterion
 from gate.coverage.layers import choose_layers, list_layers
 from gate.coverage.recorder import Recorder
 from gate.domains.image.preprocess import Preprocess
-from gate.errors import ConfigError, GateError, ModelError
+from gate.errors import ConfigError, ModelError
 from gate.models.differentiable import Differentiable
 from gate.models.head import FeatureTap, find_head
 from gate.models.load import load_module, training_modules
@@ -264,7 +264,7 @@ class Session:
             raise ModelError(
                 f"The device's memory is too small for a batch of {len(x)}.", where=str(self._device), hint="Set a smaller batch_size."
             ) from error
-        except GateError:
+        except ModelError:  # of the hooks that record the layers
             raise
         except Exception as error:  # the model may raise anything
             raise ModelRaised(f"{type(error).__name__}: {error}") from error

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gate import errors
+from gate.campaign.answers import Answers
 from gate.campaign.wire import Arrays, Closed, Late, Malformed, receive, send
 from gate.errors import GateError, ModelError, WorkerError
 
@@ -42,9 +42,9 @@ _PASSED = (
 )
 _LAST_WORDS = 20  # lines
 _LINE_LENGTH = 2000
+_LONGEST = 4000  # characters kept of an exception's text
 REFUSED = "ModelRaised"  # how the session names an exception that the model's own code raised
 _SILENCE = 600.0  # seconds without an answer after which a worker counts as hung, where the caller gives no time
-_ERRORS = {name: getattr(errors, name) for name in errors.__all__}
 
 
 class Refused(ModelError):
@@ -80,6 +80,7 @@ class Worker:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection = ours
         self._nonce = secrets.token_hex(16)
+        self._answers = Answers()
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
         private.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._process = subprocess.Popen(
@@ -122,12 +123,19 @@ class Worker:
 
         Raises:
             Refused: the model or torch raised an exception.
-            GateError: the error that the session raised, as it is.
-            WorkerError: the worker died, kept silent or broke the protocol; it has been ended.
+            ModelError: the session says that the model is at fault.
+            ConfigError, InputShapeError: the session says that the settings are, in a request where they can be.
+            WorkerError: the worker died, kept silent, broke the protocol or gave an answer that can't be true; it has been ended.
         """
         deadline = time.monotonic() + (_SILENCE if timeout is None else max(timeout, 0.0))
-        request = {"nonce": self._nonce, "operation": operation, "parameters": dict(parameters or {})}
-        return self._exchange(operation, request, arrays, deadline)
+        asked = dict(parameters or {})
+        fields, result = self._exchange(operation, {"nonce": self._nonce, "operation": operation, "parameters": asked}, arrays, deadline)
+        try:
+            self._answers.check(operation, asked, arrays or {}, fields, result)
+        except WorkerError:
+            self.kill()
+            raise
+        return fields, result
 
     def close(self) -> None:
         """Ends the worker and every process of its group."""
@@ -199,21 +207,20 @@ class Worker:
             self.kill()
             raise WorkerError("The worker broke the protocol: its answer has no fields.", where=f"worker process {self.pid}")
         if "error" in message:
-            raise self._error(message["error"])
+            raise self._error(operation, message["error"])
         return message.get("ok", {}), arrays
 
-    def _error(self, error: Mapping[str, Any]) -> GateError:
-        kind, what = str(error.get("kind")), str(error.get("what"))
-        where, hint = error.get("where"), error.get("hint")
-        known = _ERRORS.get(kind)
-        if known is not None:
-            made: GateError = known(what, where=where, hint=hint)
-            return made
-        if kind == REFUSED:
+    def _error(self, operation: str, error: Mapping[str, Any]) -> GateError:
+        if error.get("kind") == REFUSED:
             return Refused(
-                what, where="the model, in the worker", hint="Run the model on the same input outside the gate to see the trace."
+                str(error.get("what"))[:_LONGEST],
+                where="the model, in the worker",
+                hint="Run the model on the same input outside the gate to see the trace.",
             )
-        return WorkerError(f"The worker failed: {what}.", where=f"worker process {self.pid}", details=self.last_words())
+        made = self._answers.error(operation, error)
+        if isinstance(made, WorkerError):
+            made.details = self.last_words()
+        return made
 
     def _dead(self, operation: str) -> WorkerError:
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,0 +1,251 @@
+"""What the supervisor believes of the worker's answers: the model's code runs in that process and may have written them itself.
+
+Every answer is held to the request it belongs to, and to what earlier answers have settled: the number of rows that were sent, the number
+of columns which the model answered with first, the criteria that were asked for, and that coverage is a growing share. What can't be
+checked (which of the classes gets the highest score) is the model's own business; what can be is never left to a later crash or, worse, a
+later verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gate.campaign.wire import Arrays
+from gate.config import CoverageSettings
+from gate.errors import ConfigError, GateError, InputShapeError, ModelError, WorkerError
+
+__all__ = ["Answers"]
+
+Fields = Mapping[str, Any]
+
+_LARGEST = 1 << 53  # no count in a campaign is larger
+_LONGEST = 4000  # characters kept of an error's text
+_ROUNDING = 1e-9
+_KINDS: dict[str, type[GateError]] = {kind.__name__: kind for kind in (ModelError, ConfigError, InputShapeError)}
+# Where the settings meet the model. Later on nothing that the user wrote can be the cause.
+_SETTINGS_MATTER = frozenset({"load", "watch", "profile", "forward", "run"})
+
+
+class Answers:
+    """Checks one worker's answers in the order in which they come. Lives in the supervisor."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, Callable[[Fields, Arrays, Fields, Arrays], None]] = {
+            "load": self._load,
+            "describe": self._describe,
+            "forward": self._forward,
+            "features": self._features,
+            "watch": self._watch,
+            "profile": self._nothing,
+            "cover_seeds": self._nothing,
+            "open_arms": self._open_arms,
+            "run": self._run,
+            "coverage": self._coverage,
+            "coverage_state": self._coverage_state,
+            "mutate": self._mutate,
+        }
+        self._forget()
+
+    def check(self, operation: str, parameters: Fields, sent: Mapping[str, np.ndarray], fields: Fields, arrays: Arrays) -> None:
+        """Refuses an answer that this request can't have.
+
+        Args:
+            operation: of the request.
+            parameters: of the request.
+            sent: tensors of the request.
+            fields: JSON fields of the answer.
+            arrays: tensors of the answer.
+
+        Raises:
+            WorkerError: what is wrong with it.
+        """
+        try:
+            _need(_finite(fields), "a number that is not finite")
+            self._checks[operation](parameters, dict(sent), fields, arrays)
+        except _WrongError as error:
+            raise WorkerError(
+                f"The worker's answer to {operation!r} can't be true: {error}.",
+                where="worker process",
+                hint="Code of the model interferes with the process that runs it; look at what the model imports and does.",
+            ) from error
+
+    def error(self, operation: str, error: Fields) -> GateError:
+        """The error that the worker reports, if it may report one of that kind; else the error which that is."""
+        name, what = str(error.get("kind")), str(error.get("what"))[:_LONGEST]
+        where, hint = (None if error.get(part) is None else str(error[part])[:_LONGEST] for part in ("where", "hint"))
+        kind = _KINDS.get(name)
+        if kind is ModelError or (kind is not None and operation in _SETTINGS_MATTER):
+            return kind(what, where=where, hint=hint)
+        return WorkerError(f"The worker failed: {what}.", where="worker process")
+
+    def _forget(self) -> None:
+        self._columns: int | None = None
+        self._features_wide: int | None = None
+        self._criteria: tuple[str, ...] = ()
+        self._items = 0  # the most that the guiding criteria can have together
+        self._covered: dict[str, dict[str, float]] = {}  # by arm and criterion
+        self._gained: dict[str, int] = {}  # by arm
+
+    # One method per request.
+
+    def _load(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        self._forget()
+        _names(arrays, ())
+        _keys(fields, ("training", "parameters", "fingerprint"))
+        _need(isinstance(fields["training"], list) and all(isinstance(name, str) for name in fields["training"]), "training is no names")
+        _count(fields["parameters"], "parameters")
+        said = fields["fingerprint"]
+        _keys(said, ("torch", "device", "threads", "python"))
+        _need(all(isinstance(said[name], str) for name in ("torch", "device", "python")), "the fingerprint is no text")
+        _count(said["threads"], "threads")
+
+    def _describe(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _names(arrays, ())
+        _keys(fields, ("first_layer", "model_input", "model_calls"))
+        _need(all(isinstance(fields[name], str | None) for name in ("first_layer", "model_input")), "the description is no text")
+        _count(fields["model_calls"], "model_calls")
+
+    def _forward(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ())
+        _names(arrays, ("raw",))
+        self._raw(sent, arrays)
+
+    def _raw(self, sent: Arrays, arrays: Arrays) -> None:
+        raw = arrays["raw"]
+        _need(raw.dtype == np.float32, f"outputs of dtype {raw.dtype}")
+        rows = len(sent["x"])
+        columns = raw.shape[1] if raw.ndim == 2 and self._columns is None else self._columns
+        _need(
+            raw.ndim == 2 and len(raw) == rows and raw.shape[1] == columns and raw.shape[1] > 0,
+            f"outputs {list(raw.shape)} for {rows} inputs" + (f" and {columns} columns until now" if columns else ""),
+        )
+        self._columns = columns
+
+    def _features(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ("head",))
+        _need(isinstance(fields["head"], str), "the head has no name")
+        _names(arrays, ("features",))
+        features = arrays["features"]
+        _need(features.dtype.kind == "f" and features.ndim == 2 and len(features) == len(sent["x"]), "features of another shape")
+        self._features_wide = self._features_wide or features.shape[1]
+        _need(features.shape[1] == self._features_wide > 0, f"{features.shape[1]} features, {self._features_wide} until now")
+
+    def _watch(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _names(arrays, ())
+        _keys(fields, ("layers", "gradients"))
+        _need(isinstance(fields["gradients"], bool), "gradients is neither true nor false")
+        layers = fields["layers"]
+        _need(isinstance(layers, dict) and len(layers) > 0, "no layers")
+        for name, neurons in layers.items():
+            _count(neurons, f"neurons of {name!r}", least=1)
+        asked = {**CoverageSettings().model_dump(mode="json"), **parameters["coverage"]}
+        self._criteria = tuple(asked["criteria"])
+        self._items = sum(layers.values()) * sum(max(2, asked["kmnc_sections"]) for _ in self._criteria)
+        self._covered, self._gained = {}, {}
+
+    def _nothing(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ())
+        _names(arrays, ())
+
+    def _open_arms(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _names(arrays, ())
+        _keys(fields, ("coverage",))
+        initial = self._shares(fields["coverage"])
+        self._covered = {arm: dict(initial) for arm in parameters["arms"]}
+        self._gained = dict.fromkeys(parameters["arms"], 0)
+
+    def _run(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        arm = parameters["arm"]
+        if arm is None:
+            self._forward(parameters, sent, fields, arrays)
+            return
+        _keys(fields, ("valid", "raw"))
+        _names(arrays, ("raw", "new_items"))
+        self._raw(sent, arrays)
+        valid, raw = self._shares(fields["valid"]), self._shares(fields["raw"])
+        for name, share in valid.items():
+            _need(share + _ROUNDING >= self._covered[arm][name], f"coverage {name} fell from {self._covered[arm][name]} to {share}")
+            _need(raw[name] + _ROUNDING >= share, f"coverage {name} of all mutants is {raw[name]}, that of the valid ones {share}")
+        new = arrays["new_items"]
+        _need(new.dtype == np.int64 and new.shape == (len(sent["x"]),), f"new_items are {new.dtype} {list(new.shape)}")
+        _need(bool((new >= 0).all()) and bool((new <= self._items).all()), "new_items out of range")
+        _need(not new[~sent["earns"]].any(), "coverage for mutants which earn none")
+        self._gained[arm] += int(new.sum())
+        _need(self._gained[arm] <= self._items, "more newly covered items than there are")
+        self._covered[arm] = valid
+
+    def _coverage(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _names(arrays, ())
+        _keys(fields, ("criteria",))
+        _keys(fields["criteria"], self._criteria)
+        for said in fields["criteria"].values():
+            _keys(said, ("covered", "total", "by_layer", "nonfinite"))
+            _count(said["covered"], "covered")
+            _count(said["nonfinite"], "nonfinite")
+            if said["total"] is not None:
+                _count(said["total"], "total", least=said["covered"])
+            _need(isinstance(said["by_layer"], dict), "by_layer is no table")
+            for name, share in said["by_layer"].items():
+                _share(share, name)
+
+    def _coverage_state(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ("state",))
+        _keys(fields["state"], self._criteria)
+        for name in arrays:
+            # The names become names of files in an archive.
+            criterion, _, key = name.partition(".")
+            _need(criterion in self._criteria and key.isidentifier(), f"a tensor named {name!r}")
+
+    def _mutate(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ())
+        _names(arrays, ("x",))
+        made, parents = arrays["x"], sent["x"]
+        _need(
+            made.shape == parents.shape and made.dtype == parents.dtype,
+            f"mutants {made.dtype} {list(made.shape)} of inputs {parents.dtype} {list(parents.shape)}",
+        )
+
+    def _shares(self, said: Any) -> dict[str, float]:
+        _keys(said, self._criteria)
+        return {name: _share(share, name) for name, share in said.items()}
+
+
+class _WrongError(Exception):
+    """What is wrong with an answer."""
+
+
+def _need(holds: bool, wrong: str) -> None:
+    if not holds:
+        raise _WrongError(wrong)
+
+
+def _keys(said: Any, wanted: Sequence[str]) -> None:
+    _need(isinstance(said, dict) and set(said) == set(wanted), f"the fields must be {', '.join(sorted(wanted)) or 'none'}")
+
+
+def _names(arrays: Arrays, wanted: Sequence[str]) -> None:
+    _need(set(arrays) == set(wanted), f"the tensors must be {', '.join(sorted(wanted)) or 'none'}")
+
+
+def _count(value: Any, name: str, *, least: int = 0) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    _need(whole and least <= value <= _LARGEST, f"{name} is no count of at least {least}")
+
+
+def _share(value: Any, name: str) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    _need(number and 0 <= value <= 1, f"coverage {name} is no share between 0 and 1")
+    return float(value)
+
+
+def _finite(value: Any) -> bool:
+    """JSON writes no infinity, but 1e999 is read as one."""
+    if isinstance(value, dict):
+        return all(map(_finite, value.values()))
+    if isinstance(value, list):
+        return all(map(_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
