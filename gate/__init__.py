@@ -28,7 +28,8 @@ def run(config: Settings | Mapping[str, Any] | str | Path) -> Result:
     """Runs the gate and returns its result; the reports are in the output folder.
 
     Args:
-        config: a settings file, settings as a mapping with keys as in gate.yaml (``{"budget.executions": 500}``), or ``gate.config.Settings``.
+        config: a settings file, settings as a mapping with keys as in gate.yaml (``{"budget.executions": 500}``), or
+            ``gate.config.Settings``.
 
     Raises:
         UsageError: settings, policy or output folder can't be used. Later errors become a result with verdict error or inconclusive.

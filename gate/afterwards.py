@@ -69,7 +69,11 @@ def evaluate_again(folder: Path, policy_name: str, *, advisory: bool | None = No
         evidence = Evidence.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise OutputError("The run's evidence is damaged.", where=str(path), hint="Run the gate again.") from error
-    return judged(result, evidence, policy, advisory=result.advisory if advisory is None else advisory)
+    again = judged(result, evidence, policy, advisory=result.advisory if advisory is None else advisory)
+    if result.policy is None or result.policy.digest == policy.info.digest:
+        return again
+    said = f"Judged again under policy {policy.info.name}; the campaign was run under policy {result.policy.name} ({result.policy.digest})."
+    return again.model_copy(update={"reasons": (*again.reasons, said)})
 
 
 def write_elsewhere(result: Result, run: Path, out: Path) -> None:

@@ -125,6 +125,7 @@ class DataSettings(_Section):
     long_tail: str | None = None
     profile: str | None = None  # the seeds where absent
     on_bad_file: Literal["error", "skip"] = "error"
+    judge_half: Literal["all", "a", "b"] = "all"  # the half of the seed inputs that rates come from: the one not exported for training
 
 
 class CoverageSettings(_Section):

@@ -24,6 +24,7 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
     """
     if policy.policy.criterion is not None:
         evidence = evidence.model_copy(update={"criterion": policy.policy.criterion})
+    evidence = _as_asked(evidence, policy)
     metrics: Mapping[str, Metric] = compute(evidence)
     judgement = evaluate(
         policy.policy,
@@ -51,6 +52,25 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
             "metrics": metrics,
         }
     )
+
+
+def _as_asked(evidence: Evidence, policy: LoadedPolicy) -> Evidence:
+    """The judging arm's evidence with the effort per seed input that this policy asks for, or none where the run can't give it.
+
+    Slots are drawn one by one and do not depend on their number, so the first few are just what a run with fewer would have made.
+    """
+    wanted, made = policy.policy.judging.mutants_per_seed, evidence.judging_mutants_per_seed
+    if evidence.domain_digest != policy.policy.domain.digest():
+        reason = "the run's mutants were made under another domain than this policy's; run the gate under this policy"
+    elif made < wanted:
+        reason = f"the run made {made} mutants of each seed input and this policy asks for {wanted}; run the gate under this policy"
+    elif made == wanted:
+        return evidence
+    else:
+        columns = ("operators", "families", "severities", "valid", "failed", "predicted")
+        judged = tuple(row.model_copy(update={name: getattr(row, name)[:wanted] for name in columns}) for row in evidence.judged)
+        return evidence.model_copy(update={"judged": judged, "judging_mutants_per_seed": wanted})
+    return evidence.model_copy(update={"judged": (), "judged_reason": reason})
 
 
 def evidence_of(work: Work) -> Evidence:
@@ -82,6 +102,7 @@ def evidence_of(work: Work) -> Evidence:
         long_tail=work.long_tail,
         judged=judged,
         judging_mutants_per_seed=work.judging.mutants_per_seed,
+        domain_digest=work.policy.policy.domain.digest(),
         search_executions=search.executions,
         search_device_seconds=search.seconds,
         searched_seed_ids=seeds.ids,
@@ -95,7 +116,7 @@ def evidence_of(work: Work) -> Evidence:
                 recurs_in_long_tail=work.long_tail_hits.get(defect.id),
             )
             for defect in work.confirmer.defects
-            if defect.arm == "search"
+            if "search" in work.confirmer.found_by[defect.id]
         ),
         root_causes=len(root_causes(work.confirmer.defects, work.classes)),
         coverage={

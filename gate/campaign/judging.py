@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
+from gate.corpus.export import half_of
 from gate.domains.domain import InputDomain
 from gate.errors import PolicyError
 from gate.randomness import generator, integer
@@ -47,12 +49,22 @@ class JudgingArm:
         seed_ids: their identities.
         mutants_per_seed: slots of each seed input.
         campaign_seed: decides order and recipes.
+        half: judge seed inputs of this half only (see gate.corpus.export.half_of), for a model trained with the other's defects.
 
     Raises:
         PolicyError: no natural operator is switched on.
     """
 
-    def __init__(self, domain: InputDomain, seeds: np.ndarray, seed_ids: Sequence[str], mutants_per_seed: int, campaign_seed: int) -> None:
+    def __init__(
+        self,
+        domain: InputDomain,
+        seeds: np.ndarray,
+        seed_ids: Sequence[str],
+        mutants_per_seed: int,
+        campaign_seed: int,
+        *,
+        half: Literal["all", "a", "b"] = "all",
+    ) -> None:
         self._domain = domain
         self._seeds = seeds
         self._seed_ids = seed_ids
@@ -67,7 +79,8 @@ class JudgingArm:
         # Each seed input has a place of its own, whatever the others are: two models that start from different seed inputs, because
         # they classify others correctly, are judged on those they share in the same order.
         places = [(integer(campaign_seed, "judging", "order", identity), identity) for identity in seed_ids]
-        self._order = np.array(sorted(range(len(seeds)), key=lambda seed: places[seed]), dtype=np.int64)
+        eligible = [seed for seed in range(len(seeds)) if half == "all" or half_of(seed_ids[seed]) == half]
+        self._order = np.array(sorted(eligible, key=lambda seed: places[seed]), dtype=np.int64)
         self._next = 0
         self.rows: list[JudgedSeedRows] = []
 

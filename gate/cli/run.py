@@ -19,6 +19,9 @@ __all__ = ["command"]
 @click.option("--seeds", help="Clean labelled samples: a folder per class, an .npz, or an MLflow artifact URI.")
 @click.option("--long-tail", help="Rare real-world samples, as for --seeds.")
 @click.option("--profile", help="Clean samples to measure neuron ranges on, as for --seeds; the seeds where absent.")
+@click.option(
+    "--judge-half", type=click.Choice(["all", "a", "b"]), help="Half of the seed inputs that rates come from: not the exported one."
+)
 @click.option("--policy", help="A shipped name (see `gate policy list`) or a file.")
 @click.option("--budget", help="Wall time, from start to report: 90s, 10m, 2h.")
 @click.option("--executions", type=int, help="Mutants to run through the model.")
@@ -40,6 +43,7 @@ def command(config: Path | None, show_config: bool, **options: Any) -> int:
         "seeds": "data.seeds",
         "long_tail": "data.long_tail",
         "profile": "data.profile",
+        "judge_half": "data.judge_half",
         "budget": "budget.wall",
         "executions": "budget.executions",
         "device_budget": "budget.device",

@@ -36,7 +36,8 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
     """Writes ``train.npz`` (x in the file dtype, y), a folder of pictures per class, and ``defects.csv``.
 
     Only defects that a training set can use: changed predictions, with the true label; an output that is not finite is no matter of
-    training. The half that is left out stays unseen, so that its seed inputs can tell a fix from memorised examples.
+    training. Never those of the judging arm: its mutants are the same for every model, so training on them would be training on the next
+    exam. The half that is left out stays unseen, so that a fix can be judged on its seed inputs (``data.judge_half``).
 
     Args:
         result: the run's record.
@@ -49,7 +50,7 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
         OutputError: ``out`` is not empty or can't be written.
         DataError: the run has no such defect, or lacks its files.
     """
-    usable = [defect for defect in result.defects if defect.predicted is not None]
+    usable = [defect for defect in result.defects if defect.predicted is not None and defect.arm == "search"]
     chosen = [defect for defect in usable if half == "all" or half_of(defect.seed_id) == half]
     if not chosen:
         raise DataError(

@@ -83,7 +83,7 @@ def tell(folder: Path, stop: Callable[[], bool], console: Console) -> None:
     _register(place, training.times(4) + data.night_shift(training, SEED, counted_from=1), test, 2, console)
 
     _say(console, "3", "The gate on version 2", f"gate run --config {place.folder / 'gate.yaml'} --model models:/{MODEL}/2")
-    blocked = _gate(place, 2, "none", stop, console)
+    blocked = _gate(place, 2, "none", "all", stop, console)
     _expect(blocked, Verdict.FAIL, 2)
     _show_causes(blocked, console)
 
@@ -99,9 +99,12 @@ def tell(folder: Path, stop: Callable[[], bool], console: Console) -> None:
     console.print(f"  {exported.exported} defects exported, {exported.held_out} held out")
     _register(place, training.times(3) + night + defects.times(2), test, 3, console)
 
-    command = f"gate run --config {place.folder / 'gate.yaml'} --model models:/{MODEL}/3 --previous {blocked.folder}"
+    command = (
+        f"gate run --config {place.folder / 'gate.yaml'} --model models:/{MODEL}/3 --previous {blocked.folder} --judge-half b\n"
+        "Its rates come from the half of the seed inputs whose defects it has not seen."
+    )
     _say(console, "5", "The gate on version 3", command)
-    released = _gate(place, 3, str(blocked.folder), stop, console)
+    released = _gate(place, 3, str(blocked.folder), "b", stop, console)
     _expect(released, Verdict.PASS, 3)
     _point_champion_at(place, 3)
     _say(console, "6", "Released", f"`champion` is now version 3. All of this took {time.monotonic() - started:.0f} s.")
@@ -166,9 +169,9 @@ def _point_champion_at(place: _Place, version: int) -> None:
         client.set_registered_model_alias(MODEL, "champion", str(version))
 
 
-def _gate(place: _Place, version: int, previous: str, stop: Callable[[], bool], console: Console) -> Outcome:
+def _gate(place: _Place, version: int, previous: str, half: str, stop: Callable[[], bool], console: Console) -> Outcome:
     out = place.folder / f"gate-version-{version}"
-    options = {"model": f"models:/{MODEL}/{version}", "previous": previous, "out": str(out)}
+    options = {"model": f"models:/{MODEL}/{version}", "previous": previous, "data.judge_half": half, "out": str(out)}
     settings: Settings = load(place.folder / "gate.yaml", environment={}, command_line=options).settings
     with Progress(Console(stderr=True), title=f"version {version}") as progress:
         outcome = run(settings, observers=(progress.observe,), stop=stop)

@@ -73,7 +73,7 @@ _SPECS = (
         higher_is_worse=True,
         next_step="Look at the defect gallery for the family that fails most, add such mutants to the training data and train again.",
         to_measure=_MORE_JUDGING,
-        slices=("class", "family"),
+        slices=("class", "family", "half"),
         interval=True,
     ),
     MetricSpec(
@@ -84,7 +84,7 @@ _SPECS = (
         higher_is_worse=True,
         next_step="Look at the defect gallery for the family that fails most, add such mutants to the training data and train again.",
         to_measure=_MORE_JUDGING,
-        slices=("class", "family"),
+        slices=("class", "family", "half"),
         interval=True,
     ),
     MetricSpec(
@@ -123,7 +123,7 @@ _SPECS = (
         higher_is_worse=True,
         next_step="Train with the earlier run's defects (gate corpus export) and look at the root causes that recur.",
         to_measure="Name the earlier run with --previous, or give the baseline version a gate.run tag.",
-        slices=("root_cause",),
+        slices=("root_cause", "half"),
         interval=True,
     ),
     MetricSpec(
@@ -219,7 +219,7 @@ _SPECS = (
         name="nonfinite_outputs",
         unit=COUNT,
         kind="quality",
-        meaning="How many valid inputs made the model answer with something that is not a number.",
+        meaning="How many valid inputs (mutants, clean and long-tail samples) made the model answer with something that is not a number.",
         higher_is_worse=True,
         next_step="Replay the inputs; look for divisions, logarithms and half precision that overflow.",
         to_measure="Give a larger budget, so that mutants are run at all.",

@@ -15,8 +15,14 @@ def root_causes(evidence: Evidence, confidence: float) -> Metric:
 
 
 def nonfinite_outputs(evidence: Evidence, confidence: float) -> Metric:
-    """Executions of valid mutants whose output was not finite."""
-    return _count("nonfinite_outputs", evidence.nonfinite_outputs, evidence)
+    """Valid inputs whose output was not finite: mutants, clean samples before any filtering, and long-tail samples."""
+    clean = 0 if evidence.clean is None else evidence.clean.nonfinite
+    tail = () if evidence.long_tail is None else evidence.long_tail.predicted
+    count = evidence.nonfinite_outputs + clean + sum(answer < 0 for answer in tail)
+    if evidence.executions <= 0 and not count:
+        return missing("nonfinite_outputs", "no mutant was run", n=0, evidence=evidence)
+    samples = evidence.executions + (0 if evidence.clean is None else len(evidence.clean.labels)) + len(tail)
+    return measured("nonfinite_outputs", float(count), n=samples)
 
 
 def flaky_findings(evidence: Evidence, confidence: float) -> Metric:

@@ -46,6 +46,7 @@ class CleanEvidence(_Frozen):
 
     labels: tuple[int, ...]
     correct: tuple[bool, ...]
+    nonfinite: int = 0  # of the samples, how many have an output that is not finite; they count as wrong, too
 
 
 class LongTailEvidence(_Frozen):
@@ -65,6 +66,7 @@ class RegressionEvidence(_Frozen):
     source: str
     recurs: dict[str, Literal["file", "seed", "fresh"] | None]
     root_cause: dict[str, str] = Field(default_factory=dict)
+    half: dict[str, str] = Field(default_factory=dict)  # of the seed inputs, a or b: one may have been exported for training
 
 
 class CoverageEvidence(_Frozen):
@@ -85,6 +87,8 @@ class Evidence(_Frozen):
     long_tail: LongTailEvidence | None = None
     judged: tuple[JudgedSeed, ...] = ()
     judging_mutants_per_seed: int = 0
+    domain_digest: str = ""  # of the policy's domain, by which the mutants were made
+    judged_reason: str | None = None  # why ``judged`` is empty, where that is not plain from the campaign
     search_executions: int = 0
     search_device_seconds: float = 0.0
     searched_seed_ids: tuple[str, ...] = ()  # every seed input the search could start from: the bootstrap resamples these
@@ -94,7 +98,7 @@ class Evidence(_Frozen):
     criterion: str | None = None  # the one that coverage_gain reports
     regression: RegressionEvidence | None = None
     regression_reason: str | None = None  # why there is none, e.g. no earlier run was given
-    nonfinite_outputs: int = 0
+    nonfinite_outputs: int = 0  # of valid mutants
     flaky_findings: int = 0
     preflight_faults: int | None = None
     executions: int = 0

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gate.corpus.export import half_of
 from gate.metrics.evidence import Evidence, JudgedSeed
 from gate.metrics.intervals import bounded_seed_bootstrap, exact_quantile
 from gate.metrics.measured import class_names, measured, missing, share
@@ -31,6 +32,7 @@ class _Mutant:
 
 @dataclass(frozen=True)
 class _Seed:
+    seed_id: str
     label: int
     mutants: tuple[_Mutant, ...]  # the valid ones, at least one
 
@@ -63,6 +65,7 @@ def defect_rate(evidence: Evidence, confidence: float) -> Metric:
     slices = {
         "class": {part: of(seeds) for part, seeds in _by_class(evidence, sample.seeds)},
         "family": {part: of(seeds) for part, seeds in _by_family(sample.seeds)},
+        "half": {part: of(seeds) for part, seeds in _by_half(sample.seeds)},
     }
     return of(sample.seeds).model_copy(update={"slices": slices, "extra": sample.left_out})
 
@@ -83,6 +86,7 @@ def mutant_failure_rate(evidence: Evidence, confidence: float) -> Metric:
     slices = {
         "class": {part: of(seeds, "class", part) for part, seeds in _by_class(evidence, sample.seeds)},
         "family": {part: of(seeds, "family", part) for part, seeds in _by_family(sample.seeds)},
+        "half": {part: of(seeds, "half", part) for part, seeds in _by_half(sample.seeds)},
     }
     extra = {**sample.left_out, "mutants": float(sum(len(seed.mutants) for seed in sample.seeds))}
     return of(sample.seeds).model_copy(update={"slices": slices, "extra": extra})
@@ -114,7 +118,7 @@ def _sample(evidence: Evidence) -> _Sample:
             continue
         mutants = tuple(_valid_mutants(judged))
         if mutants:
-            seeds.append(_Seed(judged.label, mutants))
+            seeds.append(_Seed(judged.seed_id, judged.label, mutants))
         else:
             without_valid += 1
     return _Sample(tuple(seeds), without_valid, incomplete)
@@ -127,7 +131,9 @@ def _valid_mutants(judged: JudgedSeed) -> Iterable[_Mutant]:
 
 
 def _nothing(name: str, evidence: Evidence, sample: _Sample) -> Metric:
-    if sample.without_valid:
+    if evidence.judged_reason is not None:
+        reason = evidence.judged_reason
+    elif sample.without_valid:
         reason = f"none of the mutants of {sample.without_valid} judged seed inputs was valid"
     elif sample.incomplete:
         reason = f"the budget ended before any seed input had its {evidence.judging_mutants_per_seed} mutants"
@@ -144,6 +150,14 @@ def _by_class(evidence: Evidence, seeds: Sequence[_Seed]) -> list[tuple[str, lis
     return [(names.get(label, str(label)), groups[label]) for label in sorted(groups)]
 
 
+def _by_half(seeds: Sequence[_Seed]) -> list[tuple[str, list[_Seed]]]:
+    """The halves of the seed inputs, of which one may have been exported for training."""
+    groups: dict[str, list[_Seed]] = {}
+    for seed in seeds:
+        groups.setdefault(half_of(seed.seed_id), []).append(seed)
+    return sorted(groups.items())
+
+
 def _by_family(seeds: Sequence[_Seed]) -> list[tuple[str, list[_Seed]]]:
     """Seed inputs reduced to their mutants of one family; a recipe of several families belongs to each of them."""
     groups: dict[str, list[_Seed]] = {}
@@ -153,5 +167,5 @@ def _by_family(seeds: Sequence[_Seed]) -> list[tuple[str, list[_Seed]]]:
             for family in mutant.families:
                 parts.setdefault(family, []).append(mutant)
         for family, mutants in parts.items():
-            groups.setdefault(family, []).append(_Seed(seed.label, tuple(mutants)))
+            groups.setdefault(family, []).append(_Seed(seed.seed_id, seed.label, tuple(mutants)))
     return sorted(groups.items())

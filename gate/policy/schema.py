@@ -57,7 +57,7 @@ class Judging(_Part):
 class Slice(_Part):
     """The rule is judged in every slice with enough samples, and the worst one decides."""
 
-    by: Literal["class", "family", "long_tail_kind"]
+    by: Literal["class", "family", "half", "long_tail_kind"]
     worst: Literal[True] = True
 
 

@@ -53,7 +53,7 @@ _HEADLINE = ("defect_density", "coverage_gain_per_iteration", "long_tail_hit_rat
 _JUDGING = ("defect_rate", "mutant_failure_rate", "robust_margin_p05")
 _CLEAN = ("clean_accuracy", "long_tail_accuracy")
 _WEAK = ("defect_rate", "long_tail_accuracy", "clean_accuracy")
-_BY = {"class": "Class", "family": "Family of mutations", "long_tail_kind": "Kind of long-tail sample"}
+_BY = {"class": "Class", "family": "Family of mutations", "half": "Half of the seed inputs", "long_tail_kind": "Kind of long-tail sample"}
 _CRITERIA = {
     "nc": "neurons that were active",
     "kmnc": "sections of each neuron's usual range",

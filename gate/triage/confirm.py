@@ -68,24 +68,37 @@ class Confirmer:
         self._output_kind = output_kind
         self._replays = REPLAYS if deterministic else REPLAYS_UNSTEADY
         self.defects: list[Defect] = []
+        self.found_by: dict[str, set[str]] = {}  # the arms that found each defect, by its id
         self.flaky = 0
-        self.model_calls = 0
+        self.too_close = 0  # seen again, but with a lead so small that another machine might see the label
 
     def confirm(self, finding: Finding) -> bool:
         """Whether the finding is a defect; if so it is on disk and in ``defects`` when this returns."""
         outcome = "non-finite" if finding.predicted is None else self._name(finding.predicted)
-        identity = defect_id(finding.arm, finding.seed_id, finding.oracle, outcome, finding.families)
+        identity = defect_id(finding.seed_id, finding.oracle, outcome, finding.families)
+        if identity in self.found_by:
+            # Another arm has found and confirmed this very defect: one defect, found twice.
+            self.found_by[identity].add(finding.arm)
+            return True
         folder = self._folder / "defects" / identity
+        try:
+            return self._confirm_in(folder, finding, identity, outcome)
+        finally:
+            if identity not in self.found_by:  # not a defect, or not known to be one when the time was up
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _confirm_in(self, folder: Path, finding: Finding, identity: str, outcome: str) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         data = self._domain.save(folder / "mutant", finding.mutant)
         oracle = next(oracle for oracle in ORACLES if oracle.name == finding.oracle)
         seen = replay(self._worker, self._domain.load(data), finding.label, self._output_kind, self._replays)
-        self.model_calls += self._replays
-        same = all(bool(oracle.holds(one)[0]) and int(one.predicted[0]) == int(seen[0].predicted[0]) for one in seen)
         wanted = -1 if finding.predicted is None else finding.predicted
-        if not same or int(seen[0].predicted[0]) != wanted:
-            self.flaky += 1
-            shutil.rmtree(folder)
+        again = all(int(one.predicted[0]) == wanted for one in seen)
+        if not again or not all(bool(oracle.holds(one)[0]) for one in seen):
+            if again:
+                self.too_close += 1
+            else:
+                self.flaky += 1
             return False
         defect = self._describe(finding, identity, outcome, data, seen[0])
         files = {name: self._folder / path for name, path in defect.files.items()}
@@ -101,6 +114,7 @@ class Confirmer:
         text = json.dumps(defect.model_dump(mode="json"), indent=2, allow_nan=False)
         (folder / "defect.json").write_text(text + "\n", encoding="utf-8")
         self.defects.append(defect)
+        self.found_by[identity] = {finding.arm}
         return True
 
     def _describe(self, finding: Finding, identity: str, outcome: str, data: Path, seen: Observation) -> Defect:

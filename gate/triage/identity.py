@@ -11,9 +11,9 @@ def _short(*parts: str) -> str:
     return hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def defect_id(arm: str, seed_id: str, oracle: str, outcome: str, families: tuple[str, ...]) -> str:
-    """Of a distinct defect: arm, seed input, oracle, predicted class or fault, and the sorted families of its recipe."""
-    return "d-" + _short(arm, seed_id, oracle, outcome, *families)
+def defect_id(seed_id: str, oracle: str, outcome: str, families: tuple[str, ...]) -> str:
+    """Of a distinct defect: seed input, oracle, predicted class or fault, and the sorted families of its recipe, whatever arm found it."""
+    return "d-" + _short(seed_id, oracle, outcome, *families)
 
 
 def root_cause_id(oracle: str, true_class: str, outcome: str, family: str) -> str:

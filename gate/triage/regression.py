@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,6 +21,7 @@ from gate.result import Defect, Result
 __all__ = ["FRESH_MUTANTS", "Recurrence", "replay_earlier", "same_classes"]
 
 FRESH_MUTANTS = 4  # of each earlier defect; at least one that fails means that the root cause is still there
+FRESH_TRIES = 16  # an invalid mutant is drawn anew, so that every defect gets the same number, within reason
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def replay_earlier(
     output_kind: OutputKind,
     batch_size: int,
     campaign_seed: int,
+    check: Callable[[], None] = lambda: None,
 ) -> tuple[Recurrence, ...]:
     """Replays every defect of an earlier run on the model in the worker.
 
@@ -77,7 +79,7 @@ def replay_earlier(
     originals = _load(defects, "original_data", folder, domain, seeds)
     by_file = _predict(worker, mutants, output_kind, batch_size) != labels
     by_seed = _predict(worker, originals, output_kind, batch_size) != labels
-    by_fresh = _fresh_failures(defects, worker, domain, seeds, output_kind, batch_size, campaign_seed)
+    by_fresh = _fresh_failures(defects, worker, domain, seeds, output_kind, batch_size, campaign_seed, check)
     return tuple(
         Recurrence(defect, "file" if by_file[row] else "seed" if by_seed[row] else "fresh" if by_fresh[row] else None)
         for row, defect in enumerate(defects)
@@ -118,11 +120,13 @@ def _fresh_failures(
     output_kind: OutputKind,
     batch_size: int,
     campaign_seed: int,
+    check: Callable[[], None],
 ) -> np.ndarray:
     """bool [D]: at least one fresh mutant fails."""
     owners: list[int] = []
     mutants: list[np.ndarray] = []
     for row, defect in enumerate(defects):
+        check()
         operators = [(str(step["operator"]), float(step["severity"])) for step in defect.recipe]
         if not defect.natural or any(name not in domain.natural for name, _ in operators):
             continue
@@ -132,10 +136,14 @@ def _fresh_failures(
         if not pool:
             continue
         random = generator(campaign_seed, "regression", defect.id)
-        for seed in random.choice(np.array(pool), size=FRESH_MUTANTS):
+        made = 0
+        for seed in random.choice(np.array(pool), size=FRESH_TRIES):
+            if made == FRESH_MUTANTS:
+                break
             recipe = [domain.step(name, severity, int(random.integers(2**31))) for name, severity in operators]
             mutant = domain.replay(seeds.x[seed], recipe)
             if domain.valid(mutant[None], seeds.x[seed][None], [recipe])[0]:
+                made += 1
                 owners.append(row)
                 mutants.append(mutant)
     failed = np.zeros(len(defects), dtype=bool)

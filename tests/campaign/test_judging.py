@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 from known_model import Scene, fails_in_the_dark, images, reads_stripes
 
 from gate.campaign.judging import JudgingArm, blind_step
+from gate.corpus.export import half_of
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.image_set import sample_ids
 from gate.domains.image.limits import Domain
@@ -135,6 +138,19 @@ def test_what_failed_is_noted_slot_by_slot_and_an_invalid_mutant_never_fails() -
     for row in rows:
         assert row.failed == row.valid  # this model is wrong about everything
         assert len(row.operators) == len(row.severities) == len(row.predicted) == 8
+
+
+@pytest.mark.parametrize("half", ["a", "b"])
+def test_one_half_of_the_seed_inputs_can_be_judged_alone(half: Literal["a", "b"]) -> None:
+    x, y = images(24)
+    ids = sample_ids(x, y)
+    arm = JudgingArm(DOMAIN, x, ids, 2, 5, half=half)
+    taken: list[int] = []
+    while (batch := arm.propose(0, 10)) is not None:
+        taken += batch.seeds[::2].tolist()
+    assert {ids[seed] for seed in taken} == {identity for identity in ids if half_of(identity) == half}
+    whole = [identity for identity, _, _ in drawn(np.arange(24)) if half_of(identity) == half]
+    assert [ids[seed] for seed in taken] == whole  # in the same order as among all
 
 
 def test_a_policy_without_natural_operators_is_refused() -> None:

@@ -133,6 +133,37 @@ def test_the_same_policy_gives_the_same_judgement_again_and_another_its_own(run:
     assert Result.load(run.folder) == run.result  # nothing was written
 
 
+def _policy(path: Path, text: str) -> str:
+    path.write_text(f"version: 1\nname: {path.stem}\nextends: [baseline]\n{text}\n")
+    return str(path)
+
+
+def test_rates_of_another_domain_are_missing_and_never_pass(run: Run, tmp_path: Path) -> None:
+    wide = evaluate_again(run.folder, _policy(tmp_path / "wide.yaml", "domain: {geometry: {rotation: 90}}"))
+    for name in ("defect_rate", "mutant_failure_rate", "robust_margin_p05"):
+        assert wide.metrics[name].value is None
+        assert "under another domain" in str(wide.metrics[name].reason)
+    assert wide.verdict is not Verdict.PASS
+    assert any("Judged again under policy wide" in reason for reason in wide.reasons)
+
+
+def test_more_mutants_of_each_seed_input_than_the_run_made_are_missing_too(run: Run, tmp_path: Path) -> None:
+    more = evaluate_again(run.folder, _policy(tmp_path / "more.yaml", "judging: {mutants_per_seed: 64}"))
+    assert more.metrics["defect_rate"].value is None
+    assert "asks for 64" in str(more.metrics["defect_rate"].reason)
+    assert more.verdict is not Verdict.PASS
+
+
+def test_fewer_mutants_are_the_first_ones_of_each_seed_input(run: Run, tmp_path: Path) -> None:
+    few = evaluate_again(run.folder, _policy(tmp_path / "few.yaml", "judging: {mutants_per_seed: 2}"))
+    evidence = json.loads((run.folder / "campaign" / "evidence.json").read_text())
+    rows = [row for row in evidence["judged"] if any(row["valid"][:2])]
+    failing = sum(any(f and v for f, v in zip(row["failed"][:2], row["valid"][:2], strict=True)) for row in rows)
+    assert few.metrics["defect_rate"].n == len(rows)
+    assert few.metrics["defect_rate"].value == pytest.approx(failing / len(rows))
+    assert few.metrics["defect_rate"].value < run.result.metrics["defect_rate"].value  # type: ignore[operator]
+
+
 def test_a_judgement_can_be_written_elsewhere_with_its_pictures(run: Run, tmp_path: Path) -> None:
     strict = evaluate_again(run.folder, "strict", advisory=True)
     assert strict.exit_code in (0, 3)
@@ -158,7 +189,7 @@ def test_a_run_without_evidence_can_not_be_judged(run: Run, tmp_path: Path) -> N
 
 def test_the_defects_of_a_real_run_can_be_exported(run: Run, tmp_path: Path) -> None:
     written = export(run.result, run.folder, tmp_path / "out", half="all", load=picture.load)
-    assert written.exported == len(run.result.defects)
+    assert written.exported == sum(defect.arm == "search" for defect in run.result.defects)
     with np.load(tmp_path / "out" / "train.npz") as stored:
         assert stored["x"].shape[1:] == (8, 8, 1)
         assert (stored["x"].reshape(len(stored["x"]), -1).mean(axis=1) / 255 < TRAP).all()

@@ -111,7 +111,8 @@ def test_every_setting_becomes_its_option(tmp_path: Path) -> None:
         "model": "models:/digits/2",
         "baseline": "models:/digits@champion", "previous": "auto", "config": "my gate.yaml",
         "policy": "strict",
-        "seeds": "seeds.npz", "long-tail": "fog.npz", "profile": "train", "budget": "10m", "executions": "2000", "device-budget": "5m",
+        "seeds": "seeds.npz", "long-tail": "fog.npz", "profile": "train", "judge-half": "b",
+        "budget": "10m", "executions": "2000", "device-budget": "5m",
         "device": "cpu", "batch-size": "64", "seed": "7", "tracking-uri": "http://127.0.0.1:5000", "out": "reports",
     }  # fmt: skip
     run(tmp_path, install_stand_in(tmp_path / "bin", code=0), publish="false", advisory="true", **given)

@@ -141,6 +141,14 @@ def test_outputs_that_are_not_finite_are_no_training_matter(tmp_path: Path) -> N
         export(result, tmp_path / "run", tmp_path / "out", half="all", load=picture.load)
 
 
+def test_mutants_of_the_judging_arm_are_never_exported(tmp_path: Path) -> None:
+    result = make_run(tmp_path / "run")
+    defects = tuple(d.model_copy(update={"arm": "judging"}) if n % 3 == 0 else d for n, d in enumerate(result.defects))
+    written = export(result.model_copy(update={"defects": defects}), tmp_path / "run", tmp_path / "out", half="all", load=picture.load)
+    assert written.exported == sum(d.arm == "search" for d in defects) < len(defects)
+    assert set(ids_in(tmp_path / "out")) == {d.id for d in defects if d.arm == "search"}
+
+
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     result = make_run(tmp_path / "run")
     (tmp_path / "out").mkdir()

@@ -83,7 +83,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     raw = bytearray((tmp_path / "a.zip").read_bytes())
     raw[raw.index(b"\x89PNG")] ^= 0xFF
     (tmp_path / "a.zip").write_bytes(raw)
-    with pytest.raises(DataError, match="damaged|can't be read"):
+    with pytest.raises(DataError, match=r"damaged|can't be read"):
         unpack(tmp_path / "a.zip", tmp_path / "back")
     (tmp_path / "b.zip").write_bytes(b"no archive")
     with pytest.raises(DataError, match="can't be read"):

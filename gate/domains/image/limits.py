@@ -6,6 +6,8 @@ values are shares of the file's value range, so that one policy fits every resol
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -81,6 +83,11 @@ class Chain(_Family):
 
 class Domain(_Family):
     """The whole domain of a policy."""
+
+    def digest(self) -> str:
+        """``sha256:<hex>`` over every limit: mutants made under two domains compare only where these agree."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
     geometry: Geometry = Geometry()
     photometry: Photometry = Photometry()
