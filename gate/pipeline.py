@@ -279,7 +279,7 @@ def _fuzz(
     if earlier is not None:
         same_classes(earlier.result, earlier.folder, work.classes)
     correct = preflight.predicted == clean.y
-    work.clean = CleanEvidence(labels=tuple(map(int, clean.y)), correct=tuple(map(bool, correct)))
+    work.clean = CleanEvidence(labels=tuple(map(int, clean.y)), correct=tuple(map(bool, correct)), nonfinite=int((preflight.predicted < 0).sum()))
     rows = np.flatnonzero(correct)
     work.seeds = Seeds(clean.x[rows], clean.y[rows], tuple(clean.ids[row] for row in rows), preflight.probabilities[rows])
     domain = ImageDomain(work.policy.policy.domain, clean.x.shape[1:], clean.x.dtype, clean.value_range)

@@ -110,6 +110,7 @@ def run_preflight(
     steady, batch = _steadiness(worker, probe, kind)
     checks += [steady, batch]
     predicted = predictions(raw, kind)
+    checks.append(_finite(predicted))
     checks.append(_accuracy(worker, x, labels, predicted, kind, settings, batch_size))
     return Preflight(kind, classes, tuple(checks), answers, predicted, steady.status == "ok")
 
@@ -179,6 +180,18 @@ def _steadiness(worker: Worker, probe: np.ndarray, kind: OutputKind) -> tuple[Pr
         status="fault",
         seen=f"a sample's answer changes by up to {apart:.2g} in probability with its neighbours in the batch or their number",
         advice="Look for batch normalisation in training mode, or an operation across the batch dimension.",
+    )
+
+
+def _finite(predicted: np.ndarray) -> PreflightCheck:
+    broken = int((predicted < 0).sum())
+    if not broken:
+        return PreflightCheck(name="finite", status="ok", seen=f"the outputs of all {len(predicted)} clean samples are finite")
+    return PreflightCheck(
+        name="finite",
+        status="fault",
+        seen=f"the output of {broken} of {len(predicted)} clean samples holds NaN or infinity",
+        advice="Look for divisions, logarithms and half precision that overflow; such a sample is no seed input.",
     )
 
 

@@ -64,7 +64,7 @@ def named(found: Preflight, name: str) -> PreflightCheck:
 
 def test_a_good_model_passes_every_check(check: Check) -> None:
     found = check(Answering("logits"))
-    assert [one.status for one in found.checks] == ["ok"] * 5
+    assert [one.status for one in found.checks] == ["ok"] * 6
     assert found.faults == 0
     assert found.deterministic
     assert found.probabilities.shape == (60, 4)
@@ -129,11 +129,14 @@ def test_a_declared_kind_that_the_values_contradict_is_a_wrong_setting(check: Ch
         check(Answering("logits"), kind="probabilities")
 
 
-def test_some_answers_that_are_not_finite_are_wrong_answers_and_no_obstacle(check: Check) -> None:
+def test_some_answers_that_are_not_finite_are_a_fault_and_no_obstacle(check: Check) -> None:
     found = check(Answering("some nan"))
     broken = found.predicted == -1
     assert 0 < broken.sum() < 60
     assert np.isnan(found.probabilities[broken]).all()
+    assert named(found, "finite").status == "fault"
+    assert f"{broken.sum()} of 60" in named(found, "finite").seen
+    assert found.faults == 1
     assert named(found, "deterministic").status == "ok"
     assert named(found, "batch_independent").status == "ok"
     assert f"{60 - broken.sum()} of 60" in named(found, "clean_accuracy").seen

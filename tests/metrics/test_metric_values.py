@@ -365,3 +365,14 @@ def test_a_large_run_is_computed_in_seconds() -> None:
     start = time.perf_counter()
     compute(evidence(classes=tuple(map(str, range(100))), judged=seeds, judging_mutants_per_seed=8))
     assert time.perf_counter() - start < 10
+
+
+def test_outputs_that_are_not_finite_count_wherever_they_come_up() -> None:
+    clean = CleanEvidence(labels=(0, 1, 1), correct=(True, False, False), nonfinite=2)
+    tail = LongTailEvidence(labels=(0, 1, 0), predicted=(0, -1, 1))
+    found = compute(evidence(executions=5, nonfinite_outputs=4, clean=clean, long_tail=tail))["nonfinite_outputs"]
+    assert (found.value, found.n) == (7, 11)
+    assert compute(evidence(executions=5, clean=clean))["nonfinite_outputs"].value == 2
+    # What was seen before anything was fuzzed is seen; nothing seen before anything was fuzzed is no zero.
+    assert compute(evidence(clean=clean))["nonfinite_outputs"].value == 2
+    assert compute(evidence(clean=clean.model_copy(update={"nonfinite": 0})))["nonfinite_outputs"].value is None
