@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -14,16 +16,19 @@ from typing import Any
 import numpy as np
 
 from gate.afterwards import Reading
-from gate.campaign.budget import Budget
+from gate.campaign.batch import Finding
+from gate.campaign.budget import Budget, BudgetSpent
+from gate.campaign.deadline import Deadline, Interrupted, Stage
 from gate.campaign.events import EventLog, Observer
 from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.preflight import Preflight, predict_all, run_preflight
 from gate.campaign.run_folder import RunFolder
 from gate.campaign.search import SearchArm
-from gate.campaign.supervisor import Silent, Worker
+from gate.campaign.supervisor import Worker
 from gate.config import BudgetSettings, InputSettings, Settings
 from gate.corpus.corpus import Corpus
+from gate.corpus.export import half_of
 from gate.domains.image.dataset import ImageSet, load_images
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.signature import complete_input
@@ -52,7 +57,7 @@ from gate.result import (
 )
 from gate.triage.confirm import Confirmer
 from gate.triage.long_tail import match
-from gate.triage.regression import Recurrence, replay_earlier, same_classes
+from gate.triage.regression import FRESH_MUTANTS, Recurrence, replay_earlier, same_classes
 from gate.trust.digest import digest
 from gate.work import Work
 
@@ -88,10 +93,11 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
     Args:
         settings: of the run.
         observers: called with every event, such as a progress display.
-        stop: asked between steps; True ends the campaign early, and the result is marked partial.
+        stop: asked all the time; True ends the run early, and the result is inconclusive and marked partial.
 
     Raises:
         GateError: before there is an output folder to write to (exit 2). Later errors become a result with verdict error or inconclusive.
+        KeyboardInterrupt: as it came, once the folder says that the run was stopped.
     """
     budget = Budget(settings.budget)
     if settings.model is None:
@@ -103,18 +109,22 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
     folder = RunFolder.prepare(Path(settings.out), _identity(settings, policy, budget.settings))
     events = EventLog(folder.path / "events.jsonl", tuple(observers))
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
-    work = Work(settings, policy, folder, budget, events, started_at, environment=_environment())
+    work = Work(settings, policy, folder, budget, Deadline(budget, stop), events, started_at, environment=_environment())
     events.emit("budget", **budget.settings.model_dump())
     try:
         with tempfile.TemporaryDirectory(prefix="gate-") as private:
             try:
-                result = _evaluate(work, Path(private), stop)
+                result = _evaluate(work, Path(private))
             except GateError as error:
+                work.interrupted = work.interrupted or isinstance(error, Interrupted)
                 result = _failed(work, error)
             except Exception as error:
                 _record_failure(work, error)
                 raise
         return _finish(work, result)
+    except KeyboardInterrupt:
+        _record_stop(work)
+        raise
     finally:
         events.close()
 
@@ -123,9 +133,10 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
 # Fetch and load
 
 
-def _evaluate(work: Work, private: Path, stop: Callable[[], bool]) -> Result:
-    settings, budget, events = work.settings, work.budget, work.events
+def _evaluate(work: Work, private: Path) -> Result:
+    settings, deadline, events = work.settings, work.deadline, work.events
     assert settings.model is not None
+    deadline.begin("the model was downloaded")
     events.emit("phase", name="fetch")
     work.reference = resolve(settings.model, tracking_uri=settings.tracking_uri)
     work.candidate = ModelInfo(
@@ -140,16 +151,20 @@ def _evaluate(work: Work, private: Path, stop: Callable[[], bool]) -> Result:
     model_folder = download_model(work.reference, private / "model")
     description = describe(model_folder)
     work.candidate = work.candidate.model_copy(update={"digest": digest(model_folder), "format": description.format})
-    budget.check("the model was downloaded")
+    deadline.check()
+    deadline.begin("the data was read")
     events.emit("phase", name="data")
     reading = complete_input(settings.input, description.input_shape)
     sets = _load_data(work, reading, private)
     seeds = sets["seeds"]
     earlier = _earlier_run(work, private)
-    budget.check("the data was read")
+    deadline.check()
+    deadline.begin("the worker started")
     events.emit("phase", name="load")
     with _start_worker(work, private / "worker") as worker:
+        deadline.begin("the model was loaded")
         loaded = _load_model(work, worker, model_folder, description, reading, seeds)
+        deadline.begin("the model was checked")
         events.emit("phase", name="preflight")
         preflight = run_preflight(
             worker,
@@ -162,17 +177,13 @@ def _evaluate(work: Work, private: Path, stop: Callable[[], bool]) -> Result:
             batch_size=settings.batch_size,
         )
         _remember_reading(work, reading, seeds, preflight)
-        return _fuzz(work, worker, sets, preflight, earlier, stop)
+        return _fuzz(work, worker, sets, preflight, earlier)
 
 
 def _start_worker(work: Work, folder: Path) -> Worker:
-    try:
-        worker = Worker(folder, start_timeout=work.budget.wall_left())
-    except Silent as error:
-        if work.budget.settings.wall is not None:
-            raise work.budget.spent("the worker started") from error
-        raise
+    worker = Worker(folder, deadline=work.deadline)
     work.budget.hold_device()
+    work.events.emit("device")
     return worker
 
 
@@ -190,14 +201,8 @@ def _load_model(
         "classes": len(work.classes) or None,
         "seed": work.settings.seed,
     }
-    try:
-        loaded, _ = worker.call("load", parameters, timeout=work.budget.wall_left())
-    except Silent as error:
-        if work.budget.wall_left() is not None:
-            raise work.budget.spent("the model was loaded") from error
-        raise
+    loaded, _ = worker.call("load", parameters)
     work.fingerprint = dict(loaded["fingerprint"])
-    work.budget.check("the model was loaded")
     return loaded
 
 
@@ -206,6 +211,7 @@ def _load_data(work: Work, reading: InputSettings, private: Path) -> dict[str, I
     classes = _class_names(settings)
     sets: dict[str, ImageSet] = {}
     for role in ("seeds", "long_tail", "profile"):
+        work.deadline.check()
         source = getattr(settings.data, role)
         if source is None:
             continue
@@ -244,7 +250,7 @@ def _remember_reading(work: Work, reading: InputSettings, seeds: ImageSet, prefl
 
 def _class_names(settings: Settings) -> tuple[str, ...] | None:
     if not isinstance(settings.classes, str):
-        return settings.classes
+        return None if settings.classes is None else _apart(settings.classes)
     path = Path(settings.classes)
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -257,7 +263,17 @@ def _class_names(settings: Settings) -> tuple[str, ...] | None:
     names = tuple(line.strip() for line in lines if line.strip())
     if not names:
         raise ConfigError("The file holds no class names.", where=str(path), hint="Write one name a line.")
-    return names
+    return _apart(names)
+
+
+def _apart(names: tuple[str, ...]) -> tuple[str, ...]:
+    """A name that stands twice (ImageNet has two cranes) gets its number added: defects and root causes are told apart by names."""
+    seen: set[str] = set()
+    apart = []
+    for number, name in enumerate(names):
+        apart.append(f"{name} ({number})" if name in seen else name)
+        seen.add(apart[-1])
+    return tuple(apart)
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------
@@ -270,7 +286,6 @@ def _fuzz(
     sets: Mapping[str, ImageSet],
     preflight: Preflight,
     earlier: _Earlier | None,
-    stop: Callable[[], bool],
 ) -> Result:
     clean = sets["seeds"]
     work.classes, work.preflight, work.preflight_faults = preflight.classes, preflight.checks, preflight.faults
@@ -279,11 +294,16 @@ def _fuzz(
     if earlier is not None:
         same_classes(earlier.result, earlier.folder, work.classes)
     correct = preflight.predicted == clean.y
-    work.clean = CleanEvidence(labels=tuple(map(int, clean.y)), correct=tuple(map(bool, correct)), nonfinite=int((preflight.predicted < 0).sum()))
+    work.clean = CleanEvidence(
+        labels=tuple(map(int, clean.y)), correct=tuple(map(bool, correct)), nonfinite=int((preflight.predicted < 0).sum())
+    )
     rows = np.flatnonzero(correct)
     work.seeds = Seeds(clean.x[rows], clean.y[rows], tuple(clean.ids[row] for row in rows), preflight.probabilities[rows])
     domain = ImageDomain(work.policy.policy.domain, clean.x.shape[1:], clean.x.dtype, clean.value_range)
+    work.deadline.begin("the ranges of the neurons were measured")
     initial = _watch(work, worker, sets.get("profile"), preflight.output_kind)
+    if work.budget.settings.wall is not None:
+        work.budget.triage = work.seconds_per_sample * _triage_samples(sets.get("long_tail"), earlier)
     work.confirmer = Confirmer(
         worker,
         domain,
@@ -293,22 +313,57 @@ def _fuzz(
         preflight.output_kind,
         deterministic=preflight.deterministic,
     )
-    campaign = _campaign(work, worker, domain, preflight.output_kind, initial, stop)
+    work.deadline.check()
+    campaign = _campaign(work, worker, domain, preflight.output_kind, initial)
     work.events.emit("phase", name="fuzz")
+    work.deadline.begin("the campaign ran", Stage.FUZZ)
     campaign.run()
-    work.coverage = worker.call("coverage")[0]["criteria"]
+    work.interrupted = campaign.outcome.stop_reason == "interrupted"
     work.events.emit("phase", name="triage")
-    if campaign.outcome.stop_reason == "interrupted":
-        # Whoever said stop waits for the reports, not for more measurements.
-        work.regression_reason = "the campaign was interrupted before the earlier run was replayed"
-        sets, earlier = {name: found for name, found in sets.items() if name != "long_tail"}, None
-    if "long_tail" in sets:
-        _long_tail(work, worker, domain, sets["long_tail"], preflight.output_kind)
-    if earlier is not None:
-        _regression(work, worker, domain, preflight.output_kind, earlier)
     _save_campaign(work, worker, campaign)
-    work.model_calls = int(worker.call("describe")[0]["model_calls"])
+    if "long_tail" in sets:
+        with _in_time(work) as late:
+            _long_tail(work, worker, domain, sets["long_tail"], preflight.output_kind)
+        if late:
+            _without_long_tail(work, f"{late[0]} before the long-tail set was compared")
+    if earlier is not None:
+        with _in_time(work) as late:
+            _regression(work, worker, domain, preflight.output_kind, earlier)
+        if late:
+            work.regression_reason = f"{late[0]} before the earlier run was replayed"
+    work.deadline.begin("the worker was asked what it did", Stage.CLOSE)
+    if not worker.given_up:
+        with contextlib.suppress(BudgetSpent, Interrupted):
+            work.model_calls = int(worker.call("describe")[0]["model_calls"])
     return _measured(work)
+
+
+def _triage_samples(tail: ImageSet | None, earlier: _Earlier | None) -> int:
+    """Samples that triage may run through the model: outputs and features of the long-tail set; files, seeds and fresh mutants."""
+    replayed = 0 if earlier is None else (2 + FRESH_MUTANTS) * len(earlier.result.defects)
+    return replayed + (0 if tail is None else 2 * len(tail.x))
+
+
+@contextlib.contextmanager
+def _in_time(work: Work) -> Iterator[list[str]]:
+    """A part of triage. Where the time is up or somebody said stop, it is left out, and the list holds what happened."""
+    late: list[str] = []
+    work.deadline.begin("what was found was compared", Stage.AFTER)
+    try:
+        work.deadline.check()
+        yield late
+    except BudgetSpent:
+        late.append("the budget ended")
+    except Interrupted:
+        late.append("the run was interrupted")
+        work.interrupted = True
+
+
+def _without_long_tail(work: Work, reason: str) -> None:
+    if work.long_tail is None:
+        work.long_tail_reason = reason
+    else:
+        work.long_tail = work.long_tail.model_copy(update={"reason": reason})
 
 
 def _watch(work: Work, worker: Worker, profile: ImageSet | None, output_kind: OutputKind) -> dict[str, float]:
@@ -324,9 +379,12 @@ def _watch(work: Work, worker: Worker, profile: ImageSet | None, output_kind: Ou
     profiled = work.seeds.x if profile is None else profile.x
     for start in range(0, len(profiled), settings.batch_size):
         worker.call("profile", {}, {"x": profiled[start : start + settings.batch_size]})
+    started = time.monotonic()
     for start in range(0, len(work.seeds.x), settings.batch_size):
         worker.call("cover_seeds", {}, {"x": work.seeds.x[start : start + settings.batch_size]})
+    work.seconds_per_sample = (time.monotonic() - started) / len(work.seeds.x)
     initial, _ = worker.call("open_arms", {"arms": ["search", "random", "noise"]})
+    work.coverage = worker.call("coverage")[0]["criteria"]
     return {name: float(value) for name, value in initial["coverage"].items()}
 
 
@@ -336,7 +394,6 @@ def _campaign(
     domain: ImageDomain,
     output_kind: OutputKind,
     initial: dict[str, float],
-    stop: Callable[[], bool],
 ) -> Campaign:
     assert work.seeds is not None
     assert work.confirmer is not None
@@ -346,7 +403,8 @@ def _campaign(
     others[np.arange(len(seeds.labels)), seeds.labels] = -1.0
     corpus.set_margins(seeds.probabilities[np.arange(len(seeds.labels)), seeds.labels] - others.max(axis=1))
     search = SearchArm(domain, corpus, seeds.labels, worker, gradients=work.gradients, campaign_seed=settings.seed)
-    work.judging = JudgingArm(domain, seeds.x, seeds.ids, policy.judging.mutants_per_seed, settings.seed)
+    half = settings.data.judge_half
+    work.judging = JudgingArm(domain, seeds.x, seeds.ids, policy.judging.mutants_per_seed, settings.seed, half=half)
     work.campaign = Campaign(
         worker=worker,
         domain=domain,
@@ -359,12 +417,22 @@ def _campaign(
         output_kind=output_kind,
         initial=initial,
         events=work.events,
-        confirm=work.confirmer.confirm,
-        stop=stop,
+        confirm=lambda finding: _confirm(work, finding),
+        stop=lambda: work.deadline.stopped,
         campaign_seed=settings.seed,
     )
     work.fingerprint.update(batch_size=settings.batch_size, step_size=work.campaign.step_size)
     return work.campaign
+
+
+def _confirm(work: Work, finding: Finding) -> bool:
+    assert work.confirmer is not None
+    before = len(work.confirmer.defects)
+    confirmed = work.confirmer.confirm(finding)
+    for defect in work.confirmer.defects[before:]:
+        said = {"arm": defect.arm, "label": defect.label, "predicted": defect.predicted, "families": list(defect.families)}
+        work.events.emit("defect", id=defect.id, **said)
+    return confirmed
 
 
 def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, output_kind: OutputKind) -> None:
@@ -379,6 +447,7 @@ def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, 
     if len(defects) < LONG_TAIL_DEFECTS or len(wrong) < LONG_TAIL_ERRORS:
         work.long_tail = evidence
         return
+    work.long_tail = evidence.model_copy(update={"reason": "the comparison did not end"})
 
     def features(x: np.ndarray) -> np.ndarray:
         size = settings.batch_size
@@ -436,6 +505,7 @@ def _regression(work: Work, worker: Worker, domain: ImageDomain, output_kind: Ou
         output_kind=output_kind,
         batch_size=work.settings.batch_size,
         campaign_seed=work.settings.seed,
+        check=work.deadline.check,
     )
     _take_recurrences(work, earlier.source, earlier.result, recurrences)
 
@@ -445,6 +515,7 @@ def _take_recurrences(work: Work, source: str, earlier: Result, recurrences: Seq
         source=source,
         recurs={one.defect.id: one.why for one in recurrences},
         root_cause={one.defect.id: one.defect.root_cause for one in recurrences},
+        half={one.defect.id: half_of(one.defect.seed_id) for one in recurrences},
     )
     recurring = tuple(one.defect.id for one in recurrences if one.why is not None)
     work.previous = PreviousInfo(
@@ -459,10 +530,23 @@ def _take_recurrences(work: Work, source: str, earlier: Result, recurrences: Seq
 
 
 def _save_campaign(work: Work, worker: Worker, campaign: Campaign) -> None:
+    """Corpus and coverage. A worker that could not be waited for took its map with it; then only the numbers are known."""
     assert work.seeds is not None
+    work.deadline.begin("coverage was saved", Stage.CLOSE)
     campaign.search.corpus.save(work.folder.campaign, work.seeds.ids)
-    fields, arrays = worker.call("coverage_state")
-    np.savez_compressed(work.folder.campaign / "coverage.npz", **arrays)  # type: ignore[arg-type]
+    path = work.folder.campaign / "coverage.npz"
+    path.unlink(missing_ok=True)
+    fields: dict[str, Any] | None = None
+    if not worker.given_up:
+        with contextlib.suppress(BudgetSpent, Interrupted):
+            work.coverage = worker.call("coverage")[0]["criteria"]
+            fields, arrays = worker.call("coverage_state")
+            np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+    if worker.given_up:
+        for name, share in campaign.outcome.final.items():
+            total = work.coverage[name]["total"]
+            covered = 0 if total is None else round(share * total)
+            work.coverage[name] = {"covered": covered, "total": total, "by_layer": {}}
     work.events.emit("saved", corpus=len(campaign.search.corpus), coverage=fields)
 
 
@@ -496,13 +580,25 @@ def _record_failure(work: Work, error: Exception) -> None:
     write(result.model_copy(update={"exit_code": 3}), work.folder.path)
 
 
+def _record_stop(work: Work) -> None:
+    """Somebody did not want to wait: whatever has been written says so, also where it had been a verdict already."""
+    work.interrupted = True
+    if work.campaign is not None and work.campaign.outcome.stop_reason == "error":
+        work.campaign.outcome.stop_reason = "interrupted"
+    result = record(work, Verdict.INCONCLUSIVE, (f"The run was interrupted while {work.deadline.doing}, and stopped at once.",))
+    # An interrupted process exits with 4, advisory or not.
+    write(result.model_copy(update={"exit_code": exit_code_of(Verdict.INCONCLUSIVE)}), work.folder.path)
+
+
 def _finish(work: Work, result: Result) -> Outcome:
+    work.deadline.begin("the reports were written")
     work.events.emit("phase", name="report")
     write(result, work.folder.path)
     if result.campaign is not None and result.verdict is not Verdict.ERROR and not result.partial:
         work.folder.drop_other_defects({defect.id for defect in result.defects})
     published, problem = None, None
     if work.reference is not None and _wants_publishing(work):
+        work.deadline.begin("the result was published")
         work.events.emit("phase", name="publish")
         try:
             published = publish(result, work.folder.path, work.reference, experiment=work.settings.experiment)

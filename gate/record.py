@@ -37,9 +37,12 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
     )
     verdict, reasons = judgement.verdict, judgement.reasons
     if blank.partial:
-        said = "The campaign was interrupted before its budget ended; this result is partial."
+        said = "The run was interrupted before its budget ended; this result is partial."
         reasons = (said, *reasons)
         verdict = verdict if verdict is Verdict.ERROR else Verdict.INCONCLUSIVE
+    unconfirmed = 0 if blank.campaign is None else blank.campaign.unconfirmed
+    if unconfirmed:
+        reasons = (*reasons, f"Findings that there was no time left to confirm, and that count as no defects: {unconfirmed}.")
     return blank.model_copy(
         update={
             "verdict": verdict,
@@ -131,6 +134,7 @@ def evidence_of(work: Work) -> Evidence:
         criterion=work.settings.coverage.criteria[0],
         regression=work.regression,
         regression_reason=work.regression_reason,
+        long_tail_reason=work.long_tail_reason,
         nonfinite_outputs=outcome.nonfinite,
         flaky_findings=work.confirmer.flaky,
         preflight_faults=work.preflight_faults,
@@ -171,7 +175,7 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
         root_causes=root_causes(defects, work.classes),
         isolation={"process": "own process group", "environment": "allow-list", "network": "not restricted", "files": "not restricted"},
         environment=work.environment,
-        partial=work.campaign is not None and work.campaign.outcome.stop_reason == "interrupted",
+        partial=work.interrupted,
     )
 
 
@@ -190,6 +194,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
         device=str(work.fingerprint.get("device", "unknown")),
         device_hours=counts["search"].seconds / 3600.0,
         stop_reason=outcome.stop_reason,
+        unconfirmed=outcome.unconfirmed,
         valid_fraction=sum(count.valid for count in fuzzed) / executed if executed else None,
         arms={
             arm: ArmSummary(

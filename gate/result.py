@@ -143,6 +143,7 @@ class CampaignSummary(_Frozen):
     device: str
     device_hours: float  # time for which the device was held by the search arm, in hours
     stop_reason: str  # executions | wall | device | saturated | interrupted | error
+    unconfirmed: int = 0  # findings that there was no time left to confirm
     resumed: bool = False
     valid_fraction: float | None = None
     arms: dict[str, ArmSummary] = Field(default_factory=dict)

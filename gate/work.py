@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gate.campaign.budget import Budget
+from gate.campaign.deadline import Deadline
 from gate.campaign.events import EventLog
 from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
@@ -28,6 +29,7 @@ class Work:
     policy: LoadedPolicy
     folder: RunFolder
     budget: Budget
+    deadline: Deadline
     events: EventLog
     started_at: str
     reference: ModelReference | None = None
@@ -46,6 +48,7 @@ class Work:
     seeds: Seeds | None = None
     clean: CleanEvidence | None = None
     long_tail: LongTailEvidence | None = None
+    long_tail_reason: str | None = None
     long_tail_hits: dict[str, bool] = field(default_factory=dict)
     regression: RegressionEvidence | None = None
     regression_reason: str | None = None
@@ -53,3 +56,5 @@ class Work:
     previous: PreviousInfo | None = None
     coverage: dict[str, dict[str, Any]] = field(default_factory=dict)
     model_calls: int = 0
+    interrupted: bool = False
+    seconds_per_sample: float = 0.0  # measured before fuzzing, coverage included

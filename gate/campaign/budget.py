@@ -8,11 +8,17 @@ from dataclasses import dataclass, field
 from gate.config import BudgetSettings
 from gate.errors import EvidenceError
 
-__all__ = ["Budget"]
+__all__ = ["Budget", "BudgetSpent"]
 
-# What is kept back from the wall budget for measuring, judging, rendering and publishing.
+# What is kept back from the wall budget for a batch still in flight, triage, measuring, judging, rendering and publishing.
 RESERVED_SHARE = 0.10
 RESERVED_AT_MOST = 30.0
+REPORTS_SHARE = 0.3  # of what is kept back: for what happens once the worker has ended
+TRIAGE_AT_MOST = 0.3  # of the wall budget, however long triage is expected to take
+
+
+class BudgetSpent(EvidenceError):
+    """The wall budget ended before something was done."""
 
 
 @dataclass
@@ -22,6 +28,7 @@ class Budget:
     settings: BudgetSettings
     started: float = field(default_factory=time.monotonic)
     device_started: float | None = None  # when the worker was up: from then on the device is held
+    triage: float = 0.0  # seconds that triage is expected to take
 
     @property
     def seconds(self) -> float:
@@ -36,7 +43,8 @@ class Budget:
     @property
     def reserve(self) -> float:
         """Seconds of the wall budget that fuzzing must leave for what comes after it."""
-        return 0.0 if self.settings.wall is None else min(RESERVED_SHARE * self.settings.wall, RESERVED_AT_MOST)
+        wall = self.settings.wall
+        return 0.0 if wall is None else min(RESERVED_SHARE * wall, RESERVED_AT_MOST) + min(self.triage, TRIAGE_AT_MOST * wall)
 
     def hold_device(self) -> None:
         """Says that the worker is up."""
@@ -47,6 +55,13 @@ class Budget:
         if self.settings.wall is None:
             return None
         return self.settings.wall - self.seconds - (self.reserve if reserve else 0.0)
+
+    def worker_left(self) -> float | None:
+        """Seconds until the worker has to end, so that the reports are written in time; None where there is no wall budget."""
+        left = self.wall_left()
+        if left is None or self.settings.wall is None:
+            return None
+        return left - REPORTS_SHARE * min(RESERVED_SHARE * self.settings.wall, RESERVED_AT_MOST)
 
     def ended(self, executions: int) -> str | None:
         """Why fuzzing has to stop now: ``executions``, ``wall`` or ``device``; None while it may go on."""
@@ -63,15 +78,15 @@ class Budget:
         """Stops a run whose budget ends before there is anything to judge.
 
         Raises:
-            EvidenceError: the wall budget is used up.
+            BudgetSpent: the wall budget is used up.
         """
         left = self.wall_left()
         if left is not None and left <= 0:
             raise self.spent(doing)
 
-    def spent(self, doing: str) -> EvidenceError:
+    def spent(self, doing: str) -> BudgetSpent:
         """The error of a budget that ended too soon."""
-        return EvidenceError(
+        return BudgetSpent(
             f"The budget of {self.settings.wall:g} s ended while {doing}; nothing was fuzzed.",
             where="budget.wall",
             hint="Give a longer --budget.",

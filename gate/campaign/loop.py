@@ -7,6 +7,7 @@ only ends the loop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,8 +16,9 @@ import numpy as np
 
 from gate.campaign.arms import ArmCount, Turns
 from gate.campaign.batch import Batch, Finding, Outcome, families_of
-from gate.campaign.budget import Budget
+from gate.campaign.budget import Budget, BudgetSpent
 from gate.campaign.controls import noise_batch, random_batch
+from gate.campaign.deadline import Interrupted
 from gate.campaign.events import EventLog
 from gate.campaign.judging import JudgingArm
 from gate.campaign.search import SearchArm
@@ -77,10 +79,11 @@ class CampaignOutcome:
     raw: dict[str, float]
     after_first: dict[str, float]
     first: int = 0
-    stop_reason: str = "executions"
+    stop_reason: str = "error"  # until the loop has ended for a reason of its own
     curve: list[Point] = field(default_factory=list)
     operators: dict[str, OperatorCount] = field(default_factory=dict)
     nonfinite: int = 0
+    unconfirmed: int = 0  # findings that there was no time left to confirm
     steps: int = 0
 
     @property
@@ -157,17 +160,26 @@ class Campaign:
         )
 
     def run(self) -> CampaignOutcome:
-        """Runs until there is a reason to stop; the outcome so far is in ``outcome`` also while it runs."""
+        """Runs until there is a reason to stop; the outcome so far is in ``outcome`` also while it runs.
+
+        A batch for which the worker has no time left is dropped, as if it had never been made.
+        """
         self._note_point()
         while True:
             started = self._budget.seconds
             reason = self._reason_to_stop()
-            batch = None if reason else self._next_batch()
-            if batch is None:
-                self.outcome.stop_reason = reason or ("saturated" if self._saturated else "executions")
-                break
-            self._turn(batch, started)
-        return self.outcome
+            batch: Batch | None = None
+            try:
+                batch = None if reason else self._next_batch()
+                if batch is not None:
+                    self._turn(batch, started)
+                    continue
+            except (BudgetSpent, Interrupted) as error:
+                reason = "wall" if isinstance(error, BudgetSpent) else "interrupted"
+                # The device was held for it all the same; only the search makes mutants on the device.
+                self.outcome.counts["search" if batch is None else batch.arm].seconds += self._budget.seconds - started
+            self.outcome.stop_reason = reason or ("saturated" if self._saturated else "executions")
+            return self.outcome
 
     @property
     def _saturated(self) -> bool:
@@ -213,7 +225,8 @@ class Campaign:
         room = max(left, self._judging.mutants_per_seed)
         if limit is None:
             return room
-        share = int(self._turns.shares["judging"] * limit) - self.outcome.counts["judging"].executions
+        # 0.57 * 100 is a little less than 57 in floating point, and means 57.
+        share = math.floor(self._turns.shares["judging"] * limit + 1e-6) - self.outcome.counts["judging"].executions
         return min(room, share, limit - self.outcome.executions)
 
     def _turn(self, batch: Batch, started: float) -> None:
@@ -243,6 +256,7 @@ class Campaign:
             coverage={name: round(value, 6) for name, value in self.outcome.final.items()},
             findings=sum(c.findings for c in self.outcome.counts.values()),
             defects=sum(c.defects for c in self.outcome.counts.values()),
+            unconfirmed=self.outcome.unconfirmed,
             seconds=round(self._budget.seconds, 3),
         )
 
@@ -250,9 +264,7 @@ class Campaign:
         covers = batch.arm != "judging"
         earns = np.ones(len(batch.x), dtype=bool) if batch.arm == "noise" else batch.valid
         parameters = {"arm": batch.arm if covers else None}
-        left = self._budget.wall_left()
-        timeout = None if left is None else max(left, 1.0) + 60.0
-        fields, arrays = self._worker.call("run", parameters, {"x": batch.x, "earns": earns}, timeout=timeout)
+        fields, arrays = self._worker.call("run", parameters, {"x": batch.x, "earns": earns})
         raw = arrays["raw"]
         probability = probabilities(raw, self._output_kind)
         predicted = predictions(raw, self._output_kind)
@@ -279,13 +291,26 @@ class Campaign:
             tries = self._tries.get(finding.key, 0)
             if tries >= CONFIRMATIONS_PER_KEY:
                 continue
-            if self._confirm(finding):
+            confirmed = self._confirmed(finding)
+            if confirmed is None:
+                self.outcome.unconfirmed += 1
+            elif confirmed:
                 self._tries[finding.key] = CONFIRMATIONS_PER_KEY
                 count.defects += 1
                 new[slot] = True
             else:
                 self._tries[finding.key] = tries + 1
         return new
+
+    def _confirmed(self, finding: Finding) -> bool | None:
+        """Whether the finding is a defect; None where there is no time left to find out."""
+        # Executions are not asked about: those that have run are confirmed, also where they were the last.
+        if self._budget.ended(0) is not None:
+            return None
+        try:
+            return self._confirm(finding)
+        except (BudgetSpent, Interrupted):
+            return None
 
     def _finding(self, batch: Batch, outcome: Outcome, slot: int, oracle: str) -> Finding:
         seed = int(batch.seeds[slot])

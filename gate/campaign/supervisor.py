@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gate.campaign.answers import Answers
+from gate.campaign.deadline import Deadline
 from gate.campaign.wire import Arrays, Closed, Late, Malformed, receive, send
 from gate.errors import GateError, ModelError, WorkerError
 
@@ -71,12 +72,18 @@ class Worker:
 
     Args:
         private: a folder that belongs to the worker: its home, its temporary files, its working folder.
+        deadline: asked before every request and while every answer is waited for; without one only silence ends the waiting.
 
     Raises:
         WorkerError: the process did not come up.
+        BudgetSpent, Interrupted: it did not in the time there was.
     """
 
-    def __init__(self, private: Path, *, start_timeout: float | None = None) -> None:
+    def __init__(self, private: Path, *, start_timeout: float | None = None, deadline: Deadline | None = None) -> None:
+        if deadline is not None:
+            deadline.check()
+        self._deadline = deadline
+        self.given_up = False  # ended because its answer could not be waited for
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection = ours
         self._nonce = secrets.token_hex(16)
@@ -84,7 +91,7 @@ class Worker:
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
         private.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "gate.campaign.worker", str(theirs.fileno())],
+            [sys.executable, "-P", "-m", "gate.campaign.worker", str(theirs.fileno()), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -122,11 +129,15 @@ class Worker:
             timeout: seconds to wait for the answer.
 
         Raises:
+            BudgetSpent, Interrupted: the deadline allows no request, or has come while the answer was waited for (then the worker has been
+                ended, see ``given_up``).
             Refused: the model or torch raised an exception.
             ModelError: the session says that the model is at fault.
             ConfigError, InputShapeError: the session says that the settings are, in a request where they can be.
             WorkerError: the worker died, kept silent, broke the protocol or gave an answer that can't be true; it has been ended.
         """
+        if self._deadline is not None:
+            self._deadline.check()
         deadline = time.monotonic() + (_SILENCE if timeout is None else max(timeout, 0.0))
         asked = dict(parameters or {})
         fields, result = self._exchange(operation, {"nonce": self._nonce, "operation": operation, "parameters": asked}, arrays, deadline)
@@ -166,7 +177,10 @@ class Worker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+        else:
+            self.kill()
 
     def _watch(self) -> None:
         # A child of the worker may hold the socket's other end open, so the end of the stream does not always tell that it died.
@@ -184,13 +198,21 @@ class Worker:
 
     def _exchange(self, operation: str, request: Mapping[str, Any], sent: Arrays | None, deadline: float) -> tuple[dict[str, Any], Arrays]:
         started = time.monotonic()
+        limit = self._deadline
+
+        def until() -> float:
+            return deadline if limit is None else min(deadline, time.monotonic() + limit.left())
+
         try:
-            send(self._connection, request, sent, deadline=deadline)
-            message, arrays = receive(self._connection, deadline=deadline)
+            send(self._connection, request, sent, deadline=until())
+            message, arrays = receive(self._connection, deadline=until)
         except Closed as error:
             raise self._dead(operation) from error
         except Late as error:
             self.kill()
+            if limit is not None and time.monotonic() < deadline:
+                self.given_up = True
+                raise limit.error() from error
             raise Silent(
                 f"The worker gave no answer to {operation!r} within {time.monotonic() - started:.0f} s and was ended.",
                 where=f"worker process {self.pid}",

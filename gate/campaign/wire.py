@@ -12,7 +12,7 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ MAX_PAYLOAD = (1 << 32) - 1  # what the length field can say: one batch, not a d
 MAX_TENSORS = 256
 _DTYPES = {"bool": np.bool_, "uint8": np.uint8, "int32": np.int32, "int64": np.int64, "float32": np.float32, "float64": np.float64}
 _HEADER = struct.Struct(">II")
+_ASK_AGAIN = 0.2  # seconds between two looks at a deadline that may come nearer
 
 Arrays = dict[str, np.ndarray]
 
@@ -83,12 +84,12 @@ def send(
         raise Closed(str(error)) from error
 
 
-def receive(connection: socket.socket, *, deadline: float | None = None) -> tuple[dict[str, Any], Arrays]:
+def receive(connection: socket.socket, *, deadline: float | Callable[[], float] | None = None) -> tuple[dict[str, Any], Arrays]:
     """Reads one frame.
 
     Args:
         connection: a stream socket.
-        deadline: on the monotonic clock; None waits for ever.
+        deadline: on the monotonic clock; None waits for ever. A function is asked again and again, for a deadline that may come nearer.
 
     Raises:
         Closed, Late, Malformed: see there. After Late and Malformed the connection is out of step and must be closed.
@@ -122,22 +123,22 @@ def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
 
 
-def _read(connection: socket.socket, count: int, deadline: float | None) -> bytearray:
+def _read(connection: socket.socket, count: int, deadline: float | Callable[[], float] | None) -> bytearray:
     buffer = bytearray(count)
     view = memoryview(buffer)
     done = 0
     while done < count:
         if deadline is not None:
-            left = deadline - time.monotonic()
+            left = (deadline() if callable(deadline) else deadline) - time.monotonic()
             if left <= 0:
                 raise Late(f"{done} of {count} bytes came")
-            connection.settimeout(left)
+            connection.settimeout(min(left, _ASK_AGAIN) if callable(deadline) else left)
         else:
             connection.settimeout(None)
         try:
             got = connection.recv_into(view[done:])
-        except TimeoutError as error:
-            raise Late(f"{done} of {count} bytes came") from error
+        except TimeoutError:
+            continue
         except OSError as error:
             raise Closed(str(error)) from error
         if not got:

@@ -1,13 +1,15 @@
 """The worker process: loads the model, runs it, and answers the supervisor over one socket. Nothing else ever imports the model's code.
 
-Started as ``python -P -m gate.campaign.worker FD`` in a process group of its own, with an environment that holds no secret. Its
+Started as ``python -P -m gate.campaign.worker FD PARENT`` in a process group of its own, with an environment that holds no secret. Its
 standard output and error go to the supervisor as last words only; answers travel over the socket ``FD``. Requests and answers carry the
 nonce that the supervisor gave at the start, so that a process that exits early or prints nonsense can't be taken for one that finished.
 """
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
+import os
 import signal
 import socket
 import sys
@@ -18,6 +20,8 @@ from gate.campaign.wire import Arrays, Closed, receive, send
 from gate.errors import GateError
 
 __all__ = ["main"]
+
+_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 def main(descriptor: int) -> int:
@@ -44,6 +48,16 @@ def main(descriptor: int) -> int:
         return 0
 
 
+def _end_with(parent: int) -> None:
+    """Has the system end this process when its supervisor (process id ``parent``) dies, whatever the model is doing then. Linux only."""
+    if sys.platform != "linux":
+        return
+    if ctypes.CDLL(None, use_errno=True).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the worker can't be tied to its supervisor")
+    if os.getppid() != parent:  # it died before the system knew
+        os._exit(0)
+
+
 def _answer(session: Any, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
     try:
         operation = getattr(session, "do_" + str(request["operation"]))
@@ -59,4 +73,5 @@ def _answer(session: Any, request: dict[str, Any], arrays: Arrays) -> tuple[dict
 
 
 if __name__ == "__main__":
+    _end_with(int(sys.argv[2]))
     sys.exit(main(int(sys.argv[1])))

@@ -25,7 +25,7 @@ def long_tail_accuracy(evidence: Evidence, confidence: float) -> Metric:
     """Accuracy on the long-tail set; an output that is not finite is wrong."""
     name = "long_tail_accuracy"
     if evidence.long_tail is None:
-        return missing(name, "no long-tail set was given", evidence=evidence)
+        return missing(name, evidence.long_tail_reason or "no long-tail set was given", evidence=evidence)
     labels, predicted, kinds = evidence.long_tail.labels, evidence.long_tail.predicted, evidence.long_tail.kinds
     if not labels:
         return missing(name, "the long-tail set has no sample", n=0, evidence=evidence)

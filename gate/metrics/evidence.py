@@ -98,6 +98,7 @@ class Evidence(_Frozen):
     criterion: str | None = None  # the one that coverage_gain reports
     regression: RegressionEvidence | None = None
     regression_reason: str | None = None  # why there is none, e.g. no earlier run was given
+    long_tail_reason: str | None = None  # why there is none, where a set was given
     nonfinite_outputs: int = 0  # of valid mutants
     flaky_findings: int = 0
     preflight_faults: int | None = None

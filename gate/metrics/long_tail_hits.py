@@ -24,7 +24,7 @@ def long_tail_hit_rate(evidence: Evidence, confidence: float) -> Metric:
     name = "long_tail_hit_rate"
     tail = evidence.long_tail
     if tail is None:
-        return missing(name, "no long-tail set was given", evidence=evidence)
+        return missing(name, evidence.long_tail_reason or "no long-tail set was given", evidence=evidence)
     if tail.reason:
         return missing(name, tail.reason, evidence=evidence)
     errors = sum(label != answer for label, answer in zip(tail.labels, tail.predicted, strict=True))

@@ -67,6 +67,8 @@ def replay_earlier(
     defect. Recipes in which the model took part have no fresh mutants: an attack on the new model would measure its robustness in
     general, not this defect.
 
+    ``check`` is called before the fresh mutants of each defect are made; whatever it raises ends the replay.
+
     Raises:
         DataError: a file of the earlier run is missing, or was made for another input or other classes.
     """
