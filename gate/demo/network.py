@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -38,14 +40,20 @@ def tensor(x: np.ndarray) -> Tensor:
     return torch.from_numpy(x).to(torch.float32).div(255).unsqueeze(1)
 
 
-def train(digits: Digits, seed: int) -> DigitsNet:
-    """Trains a new network; it comes back in evaluation mode."""
+def train(digits: Digits, seed: int, stop: Callable[[], bool] = lambda: False) -> DigitsNet:
+    """Trains a new network; it comes back in evaluation mode.
+
+    Raises:
+        KeyboardInterrupt: ``stop`` answered True.
+    """
     torch.manual_seed(seed)
     model = DigitsNet()
     optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
     x, y = tensor(digits.x), torch.from_numpy(digits.y)
     for _ in range(EPOCHS):
         for rows in torch.randperm(len(x)).split(BATCH):  # type: ignore[no-untyped-call]
+            if stop():
+                raise KeyboardInterrupt
             loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

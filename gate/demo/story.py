@@ -72,7 +72,7 @@ def tell(folder: Path, stop: Callable[[], bool], console: Console) -> None:
 
     _say(console, "1", "The champion", "Version 1 reads handwritten digits. It was trained on 1,197 pictures and serves as `champion`.")
     night = data.night_shift(training, SEED, counted_from=0)
-    _register(place, training.times(3) + night, test, 1, console)
+    _register(place, training.times(3) + night, test, 1, stop, console)
     _point_champion_at(place, 1)
 
     text = (
@@ -80,7 +80,7 @@ def tell(folder: Path, stop: Callable[[], bool], console: Console) -> None:
         "their labels is one too high. On the test set nobody sees that."
     )
     _say(console, "2", "Its successor, with a fault that clean accuracy can't see", text)
-    _register(place, training.times(4) + data.night_shift(training, SEED, counted_from=1), test, 2, console)
+    _register(place, training.times(4) + data.night_shift(training, SEED, counted_from=1), test, 2, stop, console)
 
     _say(console, "3", "The gate on version 2", f"gate run --config {place.folder / 'gate.yaml'} --model models:/{MODEL}/2")
     blocked = _gate(place, 2, "none", "all", stop, console)
@@ -97,7 +97,7 @@ def tell(folder: Path, stop: Callable[[], bool], console: Console) -> None:
     with np.load(exported.folder / "train.npz") as arrays:
         defects = Digits(arrays["x"][..., 0], arrays["y"])
     console.print(f"  {exported.exported} defects exported, {exported.held_out} held out")
-    _register(place, training.times(3) + night + defects.times(2), test, 3, console)
+    _register(place, training.times(3) + night + defects.times(2), test, 3, stop, console)
 
     command = (
         f"gate run --config {place.folder / 'gate.yaml'} --model models:/{MODEL}/3 --previous {blocked.folder} --judge-half b\n"
@@ -139,14 +139,14 @@ seed: {SEED}
     (place.folder / "gate.yaml").write_text(text, encoding="utf-8")
 
 
-def _register(place: _Place, training: Digits, test: Digits, version: int, console: Console) -> None:
+def _register(place: _Place, training: Digits, test: Digits, version: int, stop: Callable[[], bool], console: Console) -> None:
     """Trains a model and registers it as the next version."""
     import mlflow
 
     from gate.demo.network import accuracy, tensor, train
 
     with console.status("training"):
-        model = train(training, SEED)
+        model = train(training, SEED, stop)
     reached = accuracy(model, test)
     # MLflow prints its successes to standard error past its own log levels.
     with console.status("registering"), session(place.store, create=True), contextlib.redirect_stderr(io.StringIO()):

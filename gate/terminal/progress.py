@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
@@ -19,6 +20,7 @@ from rich.text import Text
 __all__ = ["Progress", "interruptible"]
 
 EVERY = 10.0  # seconds between plain lines
+HARD_STOP = 3.0  # seconds after the second signal in which no further one interrupts: the record is being written
 _PHASES = {
     "fetch": "fetching the model",
     "data": "reading the data",
@@ -33,13 +35,19 @@ _PHASES = {
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Inside, the first SIGINT or SIGTERM makes the yielded function answer True; a second one interrupts at once."""
-    asked: list[int] = []
+    """Inside, the first SIGINT or SIGTERM makes the yielded function answer True; a second one raises KeyboardInterrupt at once.
 
-    def handler(number: int, _: FrameType | None) -> None:
-        if asked:
+    After that one, further signals do nothing for a moment, so that the record of what happened gets written.
+    """
+    asked: list[float] = []
+
+    def handler(_: int, __: FrameType | None) -> None:
+        now = time.monotonic()
+        if len(asked) > 1 and now - asked[-1] < HARD_STOP:
+            return
+        asked.append(now)
+        if len(asked) > 1:
             raise KeyboardInterrupt
-        asked.append(number)
         sys.stderr.write("\nStopping; the reports will be marked partial. Once more to stop at once.\n")
 
     earlier = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -62,24 +70,54 @@ class Progress:
         self._console = console or Console(stderr=True)
         self._title = title
         self._started = time.monotonic()
-        self._last_line = 0.0
+        self._last_line = self._started
         self._phase = "starting"
         self._step: dict[str, Any] = {}
         self._goal: dict[str, Any] = {}
         self._fuzz_started: float | None = None
-        self._live = Live(console=self._console, refresh_per_second=4, transient=True) if self._console.is_terminal else None
+        self._device_started: float | None = None
+        self._lock = threading.Lock()  # the ticker prints, too
+        self._ended = threading.Event()
+        self._ticker: threading.Thread | None = None
+        self._live: Live | None = None
+        if self._console.is_terminal:
+            # Drawn anew four times a second, so that the clock moves also where nothing happens.
+            self._live = Live(get_renderable=self._display, console=self._console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
+        else:
+            self._ended.clear()
+            self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
+            self._ticker.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
         if self._live is not None:
             self._live.stop()
+        if self._ticker is not None:
+            self._ended.set()
+            self._ticker.join()
+            self._ticker = None
+
+    def _tick(self) -> None:
+        """Says every ten seconds what is going on, whether or not anything happens."""
+        wait = EVERY
+        while not self._ended.wait(wait):
+            with self._lock:
+                silent = time.monotonic() - self._last_line
+                if silent >= EVERY:
+                    self._print(self._line() if self._step and self._phase == _PHASES["fuzz"] else self._phase)
+                    silent = 0.0
+            wait = max(EVERY - silent, 0.01)
 
     def observe(self, event: dict[str, Any]) -> None:
         """Takes in one event."""
+        with self._lock:
+            self._take(event)
+
+    def _take(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "budget":
             self._goal = event
@@ -89,14 +127,12 @@ class Progress:
                 self._fuzz_started = time.monotonic()
             if self._live is None:
                 self._print(f"{self._phase}")
+        elif kind == "device":
+            self._device_started = time.monotonic()
         elif kind == "step":
             self._step = event
-            if self._live is None and time.monotonic() - self._last_line >= EVERY:
-                self._print(self._line())
         elif kind == "preflight" and event["status"] != "ok":
             self._say(f"{event['name']}: {event['seen']}. {event['advice']}", "yellow" if event["status"] == "note" else "bold red")
-        if self._live is not None:
-            self._live.update(self._display())
 
     def _say(self, text: str, style: str) -> None:
         target = self._live.console if self._live is not None else self._console
@@ -123,8 +159,8 @@ class Progress:
             shares.append(float(self._step.get("executions", 0)) / float(self._goal["executions"]))
         if self._goal.get("wall"):
             shares.append((time.monotonic() - self._started) / float(self._goal["wall"]))
-        if self._goal.get("device") and self._fuzz_started is not None:
-            shares.append((time.monotonic() - self._fuzz_started) / float(self._goal["device"]))
+        if self._goal.get("device") and self._device_started is not None:
+            shares.append((time.monotonic() - self._device_started) / float(self._goal["device"]))
         return min(1.0, max(shares))
 
     def _display(self) -> Group:
