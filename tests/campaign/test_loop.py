@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 from known_model import Scene, fails_in_the_dark, reads_stripes
 
 from gate.campaign import loop
+from gate.campaign.budget import BudgetSpent
+from gate.campaign.deadline import Interrupted
 from gate.domains.image.limits import Domain
+from gate.errors import WorkerError
 
 STRICT = Domain.model_validate({"chain": {"contrast_kept": 0.95}})
 
@@ -190,3 +194,72 @@ def test_operators_are_counted_by_what_their_mutants_did() -> None:
     assert sum(count.findings for count in counts) == search.findings
     assert sum(count.new_items for count in counts) == len(made.worker.covered["search"])
     assert search.model_calls > search.executions  # attacks cost more than one
+
+
+def test_a_campaign_that_died_names_no_budget() -> None:
+    made = Scene(executions=1000)
+
+    def dies(*_: Any, **__: Any) -> Any:
+        raise WorkerError("The worker died.")
+
+    made.worker.call = dies  # type: ignore[method-assign]
+    with pytest.raises(WorkerError):
+        made.run()
+    assert made.campaign.outcome.stop_reason == "error"
+
+
+@pytest.mark.parametrize(("error", "reason"), [(BudgetSpent, "wall"), (Interrupted, "interrupted")])
+@pytest.mark.parametrize("operation", ["run", "mutate"])
+def test_a_batch_that_the_time_does_not_suffice_for_is_dropped(error: type[Exception], reason: str, operation: str) -> None:
+    made = Scene(executions=1000)
+    answers = made.worker.call
+
+    def late(name: str, *given: Any, **more: Any) -> Any:
+        if name == operation and made.campaign.outcome.executions > 300:
+            raise error("too late")
+        return answers(name, *given, **more)
+
+    made.worker.call = late  # type: ignore[method-assign]
+    outcome = made.run()
+    assert outcome.stop_reason == reason
+    assert 300 < outcome.executions == sum(event["of"] for event in made.events) < 1000
+    assert outcome.curve[-1].executions == outcome.executions
+
+
+def test_findings_that_there_is_no_time_to_confirm_are_counted_and_no_defects() -> None:
+    asked = []
+
+    def confirm(finding: Any) -> bool:
+        asked.append(finding)
+        if len(asked) > 5:
+            raise BudgetSpent("too late")
+        return True
+
+    made = Scene(wrong, executions=300, confirm=confirm)
+    outcome = made.run()
+    assert sum(count.defects for count in outcome.counts.values()) == 5
+    assert outcome.unconfirmed == len(asked) - 5 > 0
+    assert made.events[-1]["unconfirmed"] == outcome.unconfirmed
+
+
+def test_confirming_does_not_run_past_the_wall() -> None:
+    asked: list[Any] = []
+
+    def slow(finding: Any) -> bool:
+        asked.append(finding)
+        time.sleep(0.3)
+        return True
+
+    made = Scene(wrong, executions=None, wall=1.0, confirm=slow)
+    started = time.monotonic()
+    outcome = made.run()
+    assert time.monotonic() - started < 3
+    assert outcome.stop_reason == "wall"
+    assert 0 < len(asked) <= 5
+    assert outcome.unconfirmed > 0
+
+
+def test_a_share_that_floating_point_makes_a_little_too_small_keeps_its_last_execution() -> None:
+    assert int(0.58 * 100) == 57
+    made = Scene(executions=100, mutants_per_seed=29, shares={"judging": 0.58, "random": 0.0, "noise": 0.0})
+    assert made.run().counts["judging"].executions == 58  # two whole seed inputs

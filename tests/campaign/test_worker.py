@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -222,6 +224,36 @@ def test_a_worker_ends_with_its_supervisor_and_a_process_that_left_the_group_hol
         assert time.monotonic() - begun < 6
     finally:
         os.kill(escaped, signal.SIGKILL)
+
+
+SUPERVISOR = """
+import sys
+from pathlib import Path
+import numpy as np
+from saved_models import load_parameters
+from gate.campaign.supervisor import Worker
+worker = Worker(Path(sys.argv[1]))
+worker.call("load", load_parameters(Path(sys.argv[2]), reading={"scale": [0.0, 255.0]}))
+print(worker.pid, flush=True)
+worker.call("forward", {}, {"x": np.full((2, 8, 8, 1), 12, dtype=np.uint8)})
+"""
+
+
+def test_a_worker_in_an_endless_loop_ends_with_a_supervisor_that_is_killed(tmp_path: Path, folder: Path) -> None:
+    command = [sys.executable, "-c", SUPERVISOR, str(tmp_path / "home"), str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as supervisor:
+        assert supervisor.stdout is not None
+        worker = int(supervisor.stdout.readline())
+        time.sleep(1.0)  # by now it is in its loop
+        busy = alive(worker)
+        supervisor.kill()
+    try:
+        assert busy
+        assert gone(worker)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(worker, signal.SIGKILL)
 
 
 def _workers() -> set[int]:
