@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gate.campaign.supervisor import Worker
 from gate.config import InputSettings
 from gate.domains.image import picture
-from gate.errors import DataError, EvidenceError, OutputError
+from gate.errors import ConfigError, DataError, EvidenceError, ModelError, OutputError
 from gate.metrics.evidence import Evidence
 from gate.models.outputs import OutputKind
 from gate.policy.load import load_policy
@@ -25,6 +26,7 @@ from gate.report import write
 from gate.result import Result
 from gate.strict_yaml import nearest
 from gate.triage.confirm import replay
+from gate.trust.digest import digest
 
 __all__ = ["Reading", "Replayed", "evaluate_again", "replay_defect", "write_elsewhere"]
 
@@ -39,7 +41,8 @@ class Reading(BaseModel):
     channels: int
     output_kind: OutputKind
     output_key: str | int | None
-    tracking_uri: str | None
+    tracking_uri: str | None  # without login and query
+    address_is_whole: bool = True  # whether it had neither
 
 
 @dataclass(frozen=True)
@@ -129,9 +132,18 @@ def replay_defect(
         )
     defect = matching[0]
     reading = _reading(run)
-    reference = resolve(model or result.candidate.resolved_uri, tracking_uri=tracking_uri or reading.tracking_uri)
+    uri = model or result.candidate.resolved_uri
+    address, remark = _address(reading, tracking_uri, uri, run)
+    reference = resolve(uri, tracking_uri=address)
     with tempfile.TemporaryDirectory(prefix="gate-") as private:
         folder = download_model(reference, Path(private) / "model")
+        found = digest(folder)
+        if model is None and result.candidate.digest not in (None, found):
+            raise ModelError(
+                f"The model there is no longer the one that was tested: its digest is {found}, the run's {result.candidate.digest}.",
+                where=reference.resolved_uri,
+                hint="Bring the tested files back; or give --model, to see what another model makes of the defect.",
+            )
         description = describe(folder)
         with Worker(Path(private) / "worker") as worker:
             parameters = {
@@ -163,12 +175,29 @@ def replay_defect(
     lines = (
         f"defect     {defect.id}: {result.class_name(defect.label)}, after {operators}",
         f"model      {reference.resolved_uri}",
+        *((f"registry   {remark}",) if remark else ()),
         f"original   read as {said(original[0])}",
         f"mutant     read as {said(mutants[0])}" + ("" if steady else f"; not the same in {times} runs"),
         f"files      {run / defect.files['original']}  {run / defect.files['mutant']}  {run / defect.files['diff']}",
         "the defect lives" if lives else "the defect is gone",
     )
     return Replayed(lives, lines)
+
+
+def _address(reading: Reading, given: str | None, uri: str, run: Path) -> tuple[str | None, str]:
+    """The tracking address to ask, and what to say about where it comes from."""
+    if given or reading.address_is_whole or not uri.startswith(("models:", "runs:")):
+        return given or reading.tracking_uri, ""
+    # What a login belongs to is kept without it; MLflow reads the variable by itself where no address is given.
+    if os.environ.get("MLFLOW_TRACKING_URI"):
+        return None, f"from MLFLOW_TRACKING_URI; the run keeps its own ({reading.tracking_uri}) without the login or query it had"
+    if os.environ.get("MLFLOW_TRACKING_USERNAME") or os.environ.get("MLFLOW_TRACKING_TOKEN"):
+        return reading.tracking_uri, f"{reading.tracking_uri}, with the login of the environment"
+    raise ConfigError(
+        "The run's tracking address had a login or a query, which is not kept with the run.",
+        where=str(run / "campaign" / "reading.json"),
+        hint="Give the whole address with --tracking-uri, or set MLFLOW_TRACKING_URI.",
+    )
 
 
 def _reading(run: Path) -> Reading:

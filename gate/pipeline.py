@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import platform
 import tempfile
 import time
@@ -23,7 +24,7 @@ from gate.campaign.events import EventLog, Observer
 from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.preflight import Preflight, predict_all, run_preflight
-from gate.campaign.run_folder import RunFolder
+from gate.campaign.run_folder import AnotherCampaignError, RunFolder
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Worker
 from gate.config import BudgetSettings, InputSettings, Settings
@@ -41,6 +42,7 @@ from gate.metrics.evidence import (
 from gate.models.outputs import OutputKind, predictions
 from gate.policy.load import LoadedPolicy, load_policy
 from gate.record import evidence_of, judged, record
+from gate.registry.connection import redacted
 from gate.registry.download import download_artifact, download_model
 from gate.registry.mlmodel import ModelDescription, describe
 from gate.registry.previous import fetch_run, previous_run_id
@@ -115,13 +117,19 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
         with tempfile.TemporaryDirectory(prefix="gate-") as private:
             try:
                 result = _evaluate(work, Path(private))
+            except AnotherCampaignError:
+                raise
             except GateError as error:
                 work.interrupted = work.interrupted or isinstance(error, Interrupted)
                 result = _failed(work, error)
             except Exception as error:
                 _record_failure(work, error)
                 raise
-        return _finish(work, result)
+        try:
+            return _finish(work, result)
+        except Exception as error:
+            _record_failure(work, error)
+            raise
     except KeyboardInterrupt:
         _record_stop(work)
         raise
@@ -158,6 +166,7 @@ def _evaluate(work: Work, private: Path) -> Result:
     sets = _load_data(work, reading, private)
     seeds = sets["seeds"]
     earlier = _earlier_run(work, private)
+    work.folder.settle(_content(work, earlier))
     deadline.check()
     deadline.begin("the worker started")
     events.emit("phase", name="load")
@@ -231,7 +240,7 @@ def _load_data(work: Work, reading: InputSettings, private: Path) -> dict[str, I
                 hint="Store both with the same dtype and value range.",
             )
         sets[role] = loaded
-        work.data[role] = DataSetInfo(source=source, samples=len(loaded.x), digest=loaded.digest, skipped=loaded.skipped)
+        work.data[role] = DataSetInfo(source=_public(source), samples=len(loaded.x), digest=loaded.digest, skipped=loaded.skipped)
     work.classes = tuple(classes or ())
     return sets
 
@@ -243,7 +252,8 @@ def _remember_reading(work: Work, reading: InputSettings, seeds: ImageSet, prefl
         channels=int(seeds.x.shape[3]),
         output_kind=preflight.output_kind,
         output_key=work.settings.output.key,
-        tracking_uri=work.settings.tracking_uri,
+        tracking_uri=_public(work.settings.tracking_uri),
+        address_is_whole=_public(work.settings.tracking_uri) == work.settings.tracking_uri,
     )
     (work.folder.campaign / "reading.json").write_text(said.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
@@ -576,8 +586,17 @@ def _failed(work: Work, error: GateError) -> Result:
 
 def _record_failure(work: Work, error: Exception) -> None:
     """An error nobody foresaw: recorded as such before it is raised, so that a folder never looks like a run that passed."""
-    result = record(work, Verdict.ERROR, (f"The gate itself failed: {type(error).__name__}: {error}",))
-    write(result.model_copy(update={"exit_code": 3}), work.folder.path)
+    what = error.what if isinstance(error, GateError) else f"The gate itself failed: {type(error).__name__}: {error}"
+    code = error.exit_code if isinstance(error, GateError) else 3
+    result = record(work, Verdict.ERROR, (what,)).model_copy(update={"exit_code": code})
+    # The error that is already on its way must be told; what fails beside it, as on a full disk, must not leave a verdict behind.
+    with contextlib.suppress(OSError):
+        (work.folder.path / "result.json").unlink(missing_ok=True)
+    with contextlib.suppress(Exception):
+        write(result, work.folder.path)
+    if work.reference is not None and _wants_publishing(work):
+        with contextlib.suppress(Exception):
+            publish(result, work.folder.path, work.reference, experiment=work.settings.experiment)
 
 
 def _record_stop(work: Work) -> None:
@@ -593,6 +612,7 @@ def _record_stop(work: Work) -> None:
 def _finish(work: Work, result: Result) -> Outcome:
     work.deadline.begin("the reports were written")
     work.events.emit("phase", name="report")
+    work.folder.forget_earlier()
     write(result, work.folder.path)
     if result.campaign is not None and result.verdict is not Verdict.ERROR and not result.partial:
         work.folder.drop_other_defects({defect.id for defect in result.defects})
@@ -631,7 +651,30 @@ def _budget(given: BudgetSettings, policy: LoadedPolicy) -> BudgetSettings:
 
 def _identity(settings: Settings, policy: LoadedPolicy, budget: BudgetSettings) -> dict[str, Any]:
     said = settings.model_dump(mode="json", exclude={"out", "publish", "advisory", "experiment", "policy", "budget"})
-    return {**said, "policy": policy.info.digest, "budget": budget.model_dump(mode="json")}
+    identity: dict[str, Any] = _public({**said, "policy": policy.info.digest, "budget": budget.model_dump(mode="json")})
+    return identity
+
+
+def _content(work: Work, earlier: _Earlier | None) -> dict[str, Any]:
+    """What the names in the settings stand for in this run."""
+    assert work.candidate is not None
+    content: dict[str, Any] = {"model": [work.candidate.resolved_uri, work.candidate.digest]}
+    if work.baseline is not None:
+        content["baseline"] = work.baseline.resolved_uri
+    content |= {role.replace("_", " ") + " set": said.digest for role, said in work.data.items()}
+    if earlier is not None:
+        content["earlier run"] = hashlib.sha256(earlier.result.to_json().encode()).hexdigest()
+    public: dict[str, Any] = _public(content)
+    return public
+
+
+def _public(value: Any) -> Any:
+    """The same without the user names, passwords and queries that addresses may hold: a run's files are uploaded and kept."""
+    if isinstance(value, dict):
+        return {key: _public(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_public(item) for item in value]
+    return redacted(value) if isinstance(value, str) and "://" in value else value
 
 
 def _environment() -> dict[str, Any]:

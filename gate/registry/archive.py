@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import stat
 import zipfile
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 from gate.errors import DataError
@@ -23,11 +24,11 @@ MAX_BYTES = 8 << 30  # unpacked
 MAX_RATIO = 200  # unpacked to packed, for members over a mebibyte: pictures hardly shrink at all
 
 
-def pack(folder: Path, archive: Path) -> int:
-    """Writes every ordinary file below ``folder`` into a zip, sorted, with a fixed date; returns how many there were."""
+def pack(folder: Path, archive: Path, names: Collection[str]) -> int:
+    """Writes every ordinary file of these subfolders of ``folder`` into a zip, sorted, with a fixed date; returns how many there were."""
     count = 0
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(folder.rglob("*")):
+        for path in sorted(path for name in names if not (folder / name).is_symlink() for path in (folder / name).rglob("*")):
             if path.is_file() and not path.is_symlink():
                 # Pictures and npz files are compressed already.
                 kind = zipfile.ZIP_STORED if path.suffix in (".png", ".npz") else zipfile.ZIP_DEFLATED

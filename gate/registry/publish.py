@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from gate.errors import RegistryError
 from gate.registry.archive import DEFECTS, DEFECTS_ARCHIVE, pack
 from gate.registry.connection import FILES, session
 from gate.registry.resolve import ModelReference
-from gate.result import Result
+from gate.result import Result, Verdict
 
 __all__ = ["TAG_DIGEST", "TAG_POLICY", "TAG_RUN", "TAG_VERDICT", "publish"]
 
@@ -34,10 +34,12 @@ _UNWANTED = re.compile(r"\.(tmp|lock|part)$|^\.")  # what a run leaves behind wh
 def publish(result: Result, run_folder: Path, reference: ModelReference, *, experiment: str) -> str:
     """Records the run in MLflow.
 
-    Everything is uploaded before the version is tagged, and the verdict is the last tag to be written (an older one is removed first), so
-    that a tag never speaks of a record that is not whole. Where uploading fails, the MLflow run is left marked FAILED and the version
-    keeps the tags it had. A version from the registry and a logged model (``models:/m-…``) are tagged; for a model named by its run or its
-    folder only the MLflow run itself carries the tags.
+    An older verdict is taken off the version first. Everything is uploaded before the version is tagged, and the verdict is the last tag to
+    be written, so that a tag never speaks of a record that is not whole. Where anything fails, the MLflow run is left marked FAILED with
+    the verdict error, and the version without a verdict. Of the folder's defects only the result's own travel.
+
+    A version from the registry and a logged model (``models:/m-…``) are tagged; for a model named by its run or its folder only the MLflow
+    run itself carries the tags.
 
     Args:
         reference: the candidate, whose tracking server is written to.
@@ -50,6 +52,9 @@ def publish(result: Result, run_folder: Path, reference: ModelReference, *, expe
         RegistryError: the server can't be reached or refuses.
     """
     server = reference.tracking_uri
+    if reference.folder is None:
+        with session(server) as client:
+            _untag_model(client, reference)
     # A local model may be the first thing its store ever hears of; one from a registry proves that the store is there.
     with session(server, create=reference.folder is not None) as client:
         run_id = str(client.create_run(_experiment(client, experiment), run_name=f"gate {_title(reference)}").info.run_id)
@@ -58,18 +63,21 @@ def publish(result: Result, run_folder: Path, reference: ModelReference, *, expe
         with session(server) as client:
             _log_values(client, run_id, result, reference)
         with session(server, patience=FILES) as client:
-            _upload(client, run_id, run_folder)
+            _upload(client, run_id, run_folder, [defect.id for defect in result.defects])
         with session(server) as client:
             for key, value in {**tags, "gate.candidate": result.candidate.resolved_uri}.items():
                 client.set_tag(run_id, key, value[:MAX_TAG])
             client.set_terminated(run_id, "FINISHED")
+            _tag_model(client, reference, tags)
     except BaseException:
-        # What failed first is what the user must read; that the mark fails too adds nothing.
+        # What failed first is what the user must read; that a mark fails too adds nothing.
         with suppress(Exception), session(server) as client:
             client.set_terminated(run_id, "FAILED")
+        with suppress(Exception), session(server) as client:
+            client.set_tag(run_id, TAG_VERDICT, Verdict.ERROR.value)
+        with suppress(Exception), session(server) as client:
+            _untag_model(client, reference)
         raise
-    with session(server) as client:
-        _tag_model(client, reference, tags)
     return run_id
 
 
@@ -179,7 +187,7 @@ def _metric_name(name: str, taken: set[str]) -> str:
     return unique
 
 
-def _upload(client: Any, run_id: str, folder: Path) -> None:
+def _upload(client: Any, run_id: str, folder: Path, defects: Collection[str]) -> None:
     """Every ordinary file of the run's folder, under its own path; links and what a run needs only while it works stay behind.
 
     The defects travel as one archive: there may be thousands of small files, and the report shows their pictures anyway.
@@ -187,7 +195,7 @@ def _upload(client: Any, run_id: str, folder: Path) -> None:
     pending = [folder]
     with tempfile.TemporaryDirectory(prefix="gate-") as private:
         archive = Path(private) / DEFECTS_ARCHIVE
-        if (folder / DEFECTS).is_dir() and pack(folder / DEFECTS, archive):
+        if (folder / DEFECTS).is_dir() and pack(folder / DEFECTS, archive, defects):
             client.log_artifact(run_id, str(archive))
     while pending:
         here = pending.pop()
@@ -201,14 +209,19 @@ def _upload(client: Any, run_id: str, folder: Path) -> None:
                 client.log_artifact(run_id, str(path), None if inside == "." else inside)
 
 
-def _tag_model(client: Any, reference: ModelReference, tags: dict[str, str]) -> None:
+def _untag_model(client: Any, reference: ModelReference) -> None:
+    """Takes the verdict off the model."""
     if reference.version is not None:
         if TAG_VERDICT in client.get_model_version(reference.name, reference.version).tags:
             client.delete_model_version_tag(reference.name, reference.version, TAG_VERDICT)
+    elif reference.resolved_uri.startswith("models:/m-") and TAG_VERDICT in client.get_logged_model(reference.model_id).tags:
+        client.delete_logged_model_tag(reference.model_id, TAG_VERDICT)
+
+
+def _tag_model(client: Any, reference: ModelReference, tags: dict[str, str]) -> None:
+    if reference.version is not None:
         for key, value in tags.items():
             client.set_model_version_tag(reference.name, reference.version, key, value)
     elif reference.resolved_uri.startswith("models:/m-"):
-        if TAG_VERDICT in client.get_logged_model(reference.model_id).tags:
-            client.delete_logged_model_tag(reference.model_id, TAG_VERDICT)
         for key, value in tags.items():
             client.set_logged_model_tags(reference.model_id, {key: value})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gate.campaign.events import EventLog
-from gate.campaign.run_folder import RunFolder
+from gate.campaign.run_folder import AnotherCampaignError, RunFolder
 from gate.errors import OutputError
 
 IDENTITY = {"model": "models:/digits/2", "seed": 0}
@@ -19,9 +19,9 @@ IDENTITY = {"model": "models:/digits/2", "seed": 0}
 def test_a_new_an_empty_and_an_own_folder_are_taken(tmp_path: Path) -> None:
     for path in (tmp_path / "new" / "deep", tmp_path / "with space\nand line", tmp_path / "ünï"):
         assert RunFolder.prepare(path, IDENTITY).campaign.is_dir()
-        (path / "result.json").write_text("{}")
+        (path / "notes.txt").write_text("mine")
         RunFolder.prepare(path, IDENTITY)
-        assert (path / "result.json").read_text() == "{}"
+        assert (path / "notes.txt").read_text() == "mine"
     (tmp_path / "empty").mkdir()
     RunFolder.prepare(tmp_path / "empty", IDENTITY)
 
@@ -31,6 +31,55 @@ def test_what_an_earlier_run_measured_is_gone_once_another_starts(tmp_path: Path
     (folder.campaign / "evidence.json").write_text("{}")
     RunFolder.prepare(tmp_path / "run", IDENTITY)
     assert not (folder.campaign / "evidence.json").exists()
+
+
+RECORD = ("result.json", "junit.xml", "report.html", "summary.md", "metrics.txt", "events.jsonl", "campaign/evidence.json")
+CONTENT = {"model": ["models:/digits/2", "sha256:aa"], "seeds set": "sha256:bb"}
+
+
+def finished(path: Path) -> RunFolder:
+    folder = RunFolder.prepare(path, IDENTITY)
+    folder.settle(CONTENT)
+    for name in RECORD:
+        (path / name).write_text("the first run's")
+    return folder
+
+
+def visible(path: Path) -> set[str]:
+    return {p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file() and not any(part[0] == "." for part in p.parts[-2:])}
+
+
+def test_no_verdict_of_an_earlier_run_stands_while_another_runs(tmp_path: Path) -> None:
+    finished(tmp_path / "run")
+    RunFolder.prepare(tmp_path / "run", IDENTITY)
+    assert visible(tmp_path / "run") == {"campaign/identity.json"}
+    # That one was killed; the next goes on.
+    folder = RunFolder.prepare(tmp_path / "run", IDENTITY)
+    folder.settle(CONTENT)
+    assert [path.name for path in folder.campaign.iterdir()] == ["identity.json"]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"model": ["models:/digits/3", "sha256:aa"]}, "model"),
+        ({"model": ["models:/digits/2", "sha256:ab"]}, "model"),
+        ({"seeds set": "sha256:bc"}, "seeds set"),
+        ({"long tail set": "sha256:dd"}, "long tail set"),
+    ],
+)
+def test_the_same_names_with_other_content_are_another_campaign_and_leave_everything_as_it_was(
+    tmp_path: Path, change: dict[str, Any], named: str
+) -> None:
+    finished(tmp_path / "run")
+    before = {name: (tmp_path / "run" / name).read_bytes() for name in visible(tmp_path / "run")}
+    folder = RunFolder.prepare(tmp_path / "run", IDENTITY)
+    EventLog(folder.path / "events.jsonl").emit("phase", name="fetch")
+    with pytest.raises(AnotherCampaignError, match=f"meanwhile the {named} changed") as caught:
+        folder.settle({**CONTENT, **change})
+    assert caught.value.exit_code == 2
+    assert {name: (tmp_path / "run" / name).read_bytes() for name in visible(tmp_path / "run")} == before
+    assert not (tmp_path / "run" / "campaign" / ".earlier").exists()
 
 
 def test_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:

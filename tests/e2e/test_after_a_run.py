@@ -152,8 +152,8 @@ def test_a_damaged_record_is_told_with_its_field(finished: Finished, tmp_path: P
 def test_a_second_run_in_a_folder_replaces_the_first_whole(
     model: Path, data: tuple[Digits, Digits], gate_run: Callable[..., Done], tmp_path: Path
 ) -> None:
-    """The model at the same path changes meanwhile, and with it the defects."""
     candidate = tmp_path / "model"
+    shutil.copytree(model, candidate)
 
     def on_disk() -> set[str]:
         return {path.name for path in (tmp_path / "out" / "defects").iterdir()}
@@ -163,18 +163,30 @@ def test_a_second_run_in_a_folder_replaces_the_first_whole(
         assert "ERROR" not in done.said
         record = Finished(tmp_path / "out").record
         assert {defect["id"] for defect in record["defects"]} == on_disk()
+        lines = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
+        assert sum('"event": "verdict"' in line for line in lines) == 1
         return record
 
-    shutil.copytree(model, candidate)
     one = once()
-    shutil.rmtree(candidate)
     found = on_disk()
     assert found
+    (tmp_path / "out" / "defects" / "d-0123456789ab").mkdir()
+    assert once()["defects"] == one["defects"]
+    # Another model at the same path is another campaign: refused before it is loaded, and what is there stays.
+    shutil.rmtree(candidate)
+    save(train(Digits(data[0].x[:300], data[0].y[:300])), candidate)
+    before = (tmp_path / "out" / "result.json").read_bytes()
+    done = gate_run("--model", candidate, "--executions", "60")
+    assert done.code == 2
+    done.explains("holds a run of another campaign", "the model changed", "--out")
+    assert (tmp_path / "out" / "result.json").read_bytes() == before
+    Finished(tmp_path / "out").is_whole()
+    replayed = in_process("replay", tmp_path / "out", one["defects"][0]["id"])
+    assert replayed.code == 3
+    replayed.explains("no longer the one that was tested", one["candidate"]["digest"], "--model")
+    assert in_process("replay", tmp_path / "out", one["defects"][0]["id"], "--model", candidate).code in (0, 1)
     # An error in between loses no defect, and what the first run measured is not judged as if this one had measured it.
+    shutil.rmtree(candidate)
     assert gate_run("--model", candidate, "--executions", "60").code == 3
     assert on_disk() == found
     assert in_process("evaluate", tmp_path / "out", "--policy", "smoke").code == 4
-    save(train(Digits(data[0].x[:300], data[0].y[:300])), candidate)
-    other = once()
-    assert one["candidate"]["digest"] != other["candidate"]["digest"]
-    assert one["defects"] != other["defects"]

@@ -11,6 +11,8 @@ import pytest
 from gate.errors import DataError
 from gate.registry.archive import pack, unpack
 
+NAMES = ("d-1", "d-2")
+
 
 def _folder(path: Path) -> Path:
     (path / "d-1").mkdir(parents=True)
@@ -21,7 +23,7 @@ def _folder(path: Path) -> Path:
 
 
 def test_a_folder_comes_back_as_it_was(tmp_path: Path) -> None:
-    assert pack(_folder(tmp_path / "defects"), tmp_path / "a.zip") == 2
+    assert pack(_folder(tmp_path / "defects"), tmp_path / "a.zip", NAMES) == 2
     unpack(tmp_path / "a.zip", tmp_path / "back")
     assert (tmp_path / "back" / "d-1" / "mutant.png").read_bytes() == b"\x89PNG\x00\xff"
     assert (tmp_path / "back" / "d-2" / "defect.json").read_text() == "{}"
@@ -29,16 +31,21 @@ def test_a_folder_comes_back_as_it_was(tmp_path: Path) -> None:
 
 def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
     folder = _folder(tmp_path / "defects")
-    pack(folder, tmp_path / "a.zip")
+    pack(folder, tmp_path / "a.zip", NAMES)
     (folder / "d-1" / "mutant.png").touch()
-    pack(folder, tmp_path / "b.zip")
+    pack(folder, tmp_path / "b.zip", NAMES)
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
 
 
 def test_links_stay_behind(tmp_path: Path) -> None:
     folder = _folder(tmp_path / "defects")
-    (folder / "secret").symlink_to("/etc/hostname")
-    assert pack(folder, tmp_path / "a.zip") == 2
+    (folder / "d-1" / "secret").symlink_to("/etc/hostname")
+    (folder / "d-3").symlink_to("/etc")
+    assert pack(folder, tmp_path / "a.zip", (*NAMES, "d-3")) == 2
+
+
+def test_only_the_named_folders_travel(tmp_path: Path) -> None:
+    assert pack(_folder(tmp_path / "defects"), tmp_path / "a.zip", ["d-2", "d-absent"]) == 1
 
 
 @pytest.mark.parametrize("name", ["../out.txt", "/out.txt", "a/../../out.txt", "folder/", "a\\..\\b"])
@@ -79,7 +86,7 @@ def test_repeated_and_clashing_names_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
-    pack(_folder(tmp_path / "defects"), tmp_path / "a.zip")
+    pack(_folder(tmp_path / "defects"), tmp_path / "a.zip", NAMES)
     raw = bytearray((tmp_path / "a.zip").read_bytes())
     raw[raw.index(b"\x89PNG")] ^= 0xFF
     (tmp_path / "a.zip").write_bytes(raw)

@@ -13,9 +13,28 @@ from gate.errors import RegistryError
 from gate.registry.previous import fetch_run, previous_run_id
 from gate.registry.publish import publish
 from gate.registry.resolve import ModelReference, resolve
-from gate.result import CampaignSummary, Metric, ModelInfo, PolicyInfo, Result, Verdict
+from gate.result import CampaignSummary, Defect, Metric, ModelInfo, PolicyInfo, Result, Verdict
 
 DIGEST = "sha256:" + "a" * 64
+
+
+DEFECT = Defect(
+    id="d-1",
+    arm="search",
+    seed_id="s-1",
+    label=0,
+    predicted=1,
+    confidence_before=0.9,
+    confidence_after=0.8,
+    oracle="changed_prediction",
+    operator="gamma",
+    family="photometry",
+    families=("photometry",),
+    natural=True,
+    severity=0.5,
+    recipe=(),
+    root_cause="rc-1",
+)
 
 
 def finished(reference: ModelReference, verdict: Verdict = Verdict.FAIL, **metrics: Metric) -> Result:
@@ -28,6 +47,7 @@ def finished(reference: ModelReference, verdict: Verdict = Verdict.FAIL, **metri
         campaign=CampaignSummary(
             seed=7, executions=100, model_calls=120, wall_seconds=1.5, device="cpu", device_hours=0.001, stop_reason="executions"
         ),
+        defects=(DEFECT,),
         metrics=metrics
         or {
             "defect_rate": Metric(value=0.25, lower=0.2, upper=0.3, confidence=0.95, n=40, unit="share"),
@@ -41,11 +61,12 @@ def finished(reference: ModelReference, verdict: Verdict = Verdict.FAIL, **metri
 def run_folder(tmp_path: Path) -> Callable[[Result], Path]:
     def make(result: Result) -> Path:
         folder = tmp_path / "out put"
-        (folder / "defects" / "d-1").mkdir(parents=True)
+        for name in ("d-1", "d-of-an-earlier-run"):
+            (folder / "defects" / name).mkdir(parents=True)
+            (folder / "defects" / name / "mutant.png").write_bytes(b"\x89PNG")
         (folder / "campaign").mkdir()
         (folder / "result.json").write_text(result.to_json())
         (folder / "report.html").write_text("<!doctype html><title>report</title>")
-        (folder / "defects" / "d-1" / "mutant.png").write_bytes(b"\x89PNG")
         (folder / "campaign" / "evidence.json").write_text("{}")
         (folder / "campaign" / "state.json.tmp").write_text("half")
         (folder / ".lock").write_text("")
@@ -115,6 +136,7 @@ def test_the_earlier_run_is_found_through_the_tag_and_fetched_back(
         assert Result.load(folder) == result
         assert (folder / "defects" / "d-1" / "mutant.png").read_bytes() == b"\x89PNG"
         assert (folder / "campaign" / "evidence.json").is_file()
+        assert [path.name for path in (folder / "defects").iterdir()] == ["d-1"]
 
 
 def test_a_run_that_ended_in_an_error_leaves_no_older_digest_beside_its_verdict(
@@ -197,6 +219,39 @@ def test_nothing_points_at_a_record_that_is_not_whole(
         assert [run.info.status for run in client.search_runs([experiment.experiment_id])] == ["FAILED"]
     finally:
         client.delete_registered_model("half")
+
+
+@pytest.mark.parametrize("step", ["log_batch", "log_artifact", "set_model_version_tag"])
+def test_whatever_fails_leaves_no_pass_behind(
+    step: str, logged: Logged, run_folder: Callable[[Result], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(logged.url)
+    model_id, name, experiment = logged.model_ids["1"], f"fails at {step}", f"gate {step}"
+    client.create_registered_model(name)
+    client.create_model_version(name, source=f"models:/{model_id}", model_id=model_id)
+    reference = resolve(f"models:/{name}/1", tracking_uri=logged.url)
+    result = finished(reference, Verdict.PASS)
+    folder = run_folder(result)
+    first = publish(result, folder, reference, experiment=experiment)
+    assert client.get_model_version(name, "1").tags["gate.verdict"] == "pass"
+    ordinary = getattr(MlflowClient, step)
+
+    def failing(self: Any, *arguments: Any, **options: Any) -> Any:
+        if step != "set_model_version_tag" or "gate.policy" in arguments:
+            raise OSError(28, "No space left on device")
+        return ordinary(self, *arguments, **options)
+
+    monkeypatch.setattr(MlflowClient, step, failing)
+    try:
+        with pytest.raises(RegistryError, match="No space left"):
+            publish(result, folder, reference, experiment=experiment)
+        assert "gate.verdict" not in client.get_model_version(name, "1").tags
+        (run,) = (run for run in client.search_runs([client.get_experiment_by_name(experiment).experiment_id]) if run.info.run_id != first)
+        assert (run.info.status, run.data.tags["gate.verdict"]) == ("FAILED", "error")
+    finally:
+        client.delete_registered_model(name)
 
 
 def test_a_run_is_recorded_without_a_server_beside_the_database(

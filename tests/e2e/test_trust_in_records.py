@@ -1,0 +1,96 @@
+"""What a run leaves behind can be shown to anybody and never claims more than what happened."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from candidates import Registered
+from gate_command import Done, Finished, in_process
+
+from gate import pipeline
+from gate.errors import OutputError
+from gate.registry.publish import publish
+
+LOGIN = "http://somebody:opensesame@127.0.0.1:9/path?token=opensesame"
+
+
+def test_no_login_lands_in_a_file(gate_run: Callable[..., Done], tmp_path: Path) -> None:
+    done = gate_run("--tracking-uri", LOGIN, "--executions", "40")
+    assert done.code in (0, 4), done.said
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert len(files) > 8
+    assert [path for path in files if b"opensesame" in path.read_bytes()] == []
+    reading = json.loads((tmp_path / "out" / "campaign" / "reading.json").read_text())
+    assert (reading["tracking_uri"], reading["address_is_whole"]) == ("http://127.0.0.1:9/path", False)
+    again = gate_run("--tracking-uri", LOGIN.replace("opensesame", "changed"), "--executions", "40")
+    assert again.code == done.code, again.said  # another password is no other campaign
+
+
+def test_replay_says_where_it_asks_when_the_login_was_not_kept(
+    finished: Finished, registered: Registered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(finished.folder, tmp_path / "run")
+    place = tmp_path / "run" / "campaign" / "reading.json"
+    reading = {**json.loads(place.read_text()), "tracking_uri": "http://127.0.0.1:9", "address_is_whole": False}
+    place.write_text(json.dumps(reading))
+    arguments = ("replay", tmp_path / "run", finished.record["defects"][0]["id"])
+    assert in_process(*arguments).code == 1  # a local model needs no address
+    arguments = (*arguments, "--model", f"models:/{registered.name}/1")
+    done = in_process(*arguments)
+    assert done.code == 2
+    done.explains("--tracking-uri", "MLFLOW_TRACKING_URI")
+    assert in_process(*arguments, "--tracking-uri", registered.url).code == 1
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", registered.url)
+    done = in_process(*arguments)
+    assert done.code == 1, done.said
+    done.explains("from MLFLOW_TRACKING_URI")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(RuntimeError("out of order"), 3), (OutputError("out of order", where="there"), 2)], ids=["bug", "known"]
+)
+def test_a_pass_that_could_not_be_published_for_whatever_reason_is_no_pass(
+    error: Exception, code: int, registered: Registered, gate_run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    tries: list[str] = []
+
+    def failing(result: Any, *arguments: Any, **options: Any) -> str:
+        tries.append(str(result.verdict))
+        if len(tries) == 1:
+            raise error
+        return publish(result, *arguments, **options)
+
+    client = mlflow.MlflowClient(registered.url, registered.url)
+    client.set_model_version_tag(registered.name, "2", "gate.verdict", "pass")  # of an earlier day
+    monkeypatch.setattr(pipeline, "publish", failing)
+    done = gate_run("--model", f"models:/{registered.name}/2", "--tracking-uri", registered.url, "--executions", "100")
+    assert done.code == code, done.said
+    record = Finished(tmp_path / "out").record
+    assert (record["verdict"], record["exit_code"]) == ("error", code)
+    assert any("out of order" in reason for reason in record["reasons"])
+    assert tries == ["pass", "error"]
+    assert client.get_model_version(registered.name, "2").tags["gate.verdict"] == "error"
+
+
+def test_an_unforeseen_error_in_the_middle_takes_an_older_pass_off_the_version(
+    registered: Registered, gate_run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    def failing(*_: Any) -> None:
+        raise RuntimeError("out of order")
+
+    client = mlflow.MlflowClient(registered.url, registered.url)
+    client.set_model_version_tag(registered.name, "2", "gate.verdict", "pass")
+    monkeypatch.setattr(pipeline, "_load_data", failing)
+    done = gate_run("--model", f"models:/{registered.name}/2", "--tracking-uri", registered.url)
+    assert done.code == 3
+    assert Finished(tmp_path / "out").record["verdict"] == "error"
+    assert client.get_model_version(registered.name, "2").tags["gate.verdict"] == "error"
