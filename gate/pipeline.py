@@ -7,7 +7,7 @@ import hashlib
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -23,7 +23,7 @@ from gate.campaign.deadline import Deadline, Interrupted, Stage
 from gate.campaign.events import EventLog, Observer
 from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
-from gate.campaign.preflight import Preflight, predict_all, run_preflight
+from gate.campaign.preflight import Preflight, TooFewSeedsError, predict_all, run_preflight
 from gate.campaign.run_folder import AnotherCampaignError, RunFolder
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Worker
@@ -41,7 +41,7 @@ from gate.metrics.evidence import (
 )
 from gate.models.outputs import OutputKind, predictions
 from gate.policy.load import LoadedPolicy, load_policy
-from gate.record import evidence_of, judged, record
+from gate.record import evidence_of, judged, record, unjudged
 from gate.registry.connection import redacted
 from gate.registry.download import download_artifact, download_model
 from gate.registry.mlmodel import ModelDescription, describe
@@ -122,14 +122,12 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
             except GateError as error:
                 work.interrupted = work.interrupted or isinstance(error, Interrupted)
                 result = _failed(work, error)
-            except Exception as error:
-                _record_failure(work, error)
-                raise
-        try:
-            return _finish(work, result)
-        except Exception as error:
-            _record_failure(work, error)
-            raise
+        return _finish(work, result)
+    except AnotherCampaignError:
+        raise
+    except Exception as error:
+        _record_failure(work, error)
+        raise
     except KeyboardInterrupt:
         _record_stop(work)
         raise
@@ -175,16 +173,21 @@ def _evaluate(work: Work, private: Path) -> Result:
         loaded = _load_model(work, worker, model_folder, description, reading, seeds)
         deadline.begin("the model was checked")
         events.emit("phase", name="preflight")
-        preflight = run_preflight(
-            worker,
-            seeds.x,
-            seeds.y,
-            work.classes,
-            settings=reading,
-            declared_kind=settings.output.kind,
-            training=loaded["training"],
-            batch_size=settings.batch_size,
-        )
+        try:
+            preflight = run_preflight(
+                worker,
+                seeds.x,
+                seeds.y,
+                work.classes,
+                settings=reading,
+                declared_kind=settings.output.kind,
+                training=loaded["training"],
+                batch_size=settings.batch_size,
+            )
+        except TooFewSeedsError as error:
+            _take_preflight(work, error.preflight, seeds)
+            raise
+        _take_preflight(work, preflight, seeds)
         _remember_reading(work, reading, seeds, preflight)
         return _fuzz(work, worker, sets, preflight, earlier)
 
@@ -290,6 +293,17 @@ def _apart(names: tuple[str, ...]) -> tuple[str, ...]:
 # Fuzz and triage
 
 
+def _take_preflight(work: Work, preflight: Preflight, clean: ImageSet) -> None:
+    work.classes, work.preflight, work.preflight_faults = preflight.classes, preflight.checks, preflight.faults
+    for check in preflight.checks:
+        work.events.emit("preflight", **check.model_dump())
+    work.clean = CleanEvidence(
+        labels=tuple(map(int, clean.y)),
+        correct=tuple(map(bool, preflight.predicted == clean.y)),
+        nonfinite=int((preflight.predicted < 0).sum()),
+    )
+
+
 def _fuzz(
     work: Work,
     worker: Worker,
@@ -298,16 +312,9 @@ def _fuzz(
     earlier: _Earlier | None,
 ) -> Result:
     clean = sets["seeds"]
-    work.classes, work.preflight, work.preflight_faults = preflight.classes, preflight.checks, preflight.faults
-    for check in preflight.checks:
-        work.events.emit("preflight", **check.model_dump())
     if earlier is not None:
         same_classes(earlier.result, earlier.folder, work.classes)
-    correct = preflight.predicted == clean.y
-    work.clean = CleanEvidence(
-        labels=tuple(map(int, clean.y)), correct=tuple(map(bool, correct)), nonfinite=int((preflight.predicted < 0).sum())
-    )
-    rows = np.flatnonzero(correct)
+    rows = np.flatnonzero(preflight.predicted == clean.y)
     work.seeds = Seeds(clean.x[rows], clean.y[rows], tuple(clean.ids[row] for row in rows), preflight.probabilities[rows])
     domain = ImageDomain(work.policy.policy.domain, clean.x.shape[1:], clean.x.dtype, clean.value_range)
     work.deadline.begin("the ranges of the neurons were measured")
@@ -332,15 +339,14 @@ def _fuzz(
     work.events.emit("phase", name="triage")
     _save_campaign(work, worker, campaign)
     if "long_tail" in sets:
-        with _in_time(work) as late:
-            _long_tail(work, worker, domain, sets["long_tail"], preflight.output_kind)
-        if late:
-            _without_long_tail(work, f"{late[0]} before the long-tail set was compared")
+        late = _too_late(work, lambda: _long_tail(work, worker, domain, sets["long_tail"], preflight.output_kind))
+        if late is not None:
+            _without_long_tail(work, f"{late} before the long-tail set was compared")
     if earlier is not None:
-        with _in_time(work) as late:
-            _regression(work, worker, domain, preflight.output_kind, earlier)
-        if late:
-            work.regression_reason = f"{late[0]} before the earlier run was replayed"
+        replayed = earlier
+        late = _too_late(work, lambda: _regression(work, worker, domain, preflight.output_kind, replayed))
+        if late is not None:
+            work.regression_reason = f"{late} before the earlier run was replayed"
     work.deadline.begin("the worker was asked what it did", Stage.CLOSE)
     if not worker.given_up:
         with contextlib.suppress(BudgetSpent, Interrupted):
@@ -354,19 +360,18 @@ def _triage_samples(tail: ImageSet | None, earlier: _Earlier | None) -> int:
     return replayed + (0 if tail is None else 2 * len(tail.x))
 
 
-@contextlib.contextmanager
-def _in_time(work: Work) -> Iterator[list[str]]:
-    """A part of triage. Where the time is up or somebody said stop, it is left out, and the list holds what happened."""
-    late: list[str] = []
+def _too_late(work: Work, part: Callable[[], None]) -> str | None:
+    """Does a part of triage; where the time is up or somebody said stop, it is left out, and the answer is what happened."""
     work.deadline.begin("what was found was compared", Stage.AFTER)
     try:
         work.deadline.check()
-        yield late
+        part()
     except BudgetSpent:
-        late.append("the budget ended")
+        return "the budget ended"
     except Interrupted:
-        late.append("the run was interrupted")
         work.interrupted = True
+        return "the run was interrupted"
+    return None
 
 
 def _without_long_tail(work: Work, reason: str) -> None:
@@ -575,10 +580,8 @@ def _failed(work: Work, error: GateError) -> Result:
     verdict = Verdict.INCONCLUSIVE if isinstance(error, EvidenceError) else Verdict.ERROR
     where = f" ({error.where})" if error.where else ""
     last_words = (f"Last words: {' / '.join(error.details.splitlines()[-4:])}",) if error.details else ()
-    result = record(work, verdict, (f"{error.what}{where}", *last_words))
-    code = exit_code_of(verdict, advisory=work.settings.advisory)
-    if verdict is Verdict.ERROR:
-        code = error.exit_code
+    result = unjudged(work, verdict, (f"{error.what}{where}", *last_words))
+    code = result.exit_code if verdict is Verdict.INCONCLUSIVE else error.exit_code
     hint = (error.hint,) if error.hint else ()
     work.events.emit("error", kind=type(error).__name__, what=error.what, where=error.where, details=error.details)
     return result.model_copy(update={"exit_code": code, "next_steps": hint})
@@ -588,7 +591,7 @@ def _record_failure(work: Work, error: Exception) -> None:
     """An error nobody foresaw: recorded as such before it is raised, so that a folder never looks like a run that passed."""
     what = error.what if isinstance(error, GateError) else f"The gate itself failed: {type(error).__name__}: {error}"
     code = error.exit_code if isinstance(error, GateError) else 3
-    result = record(work, Verdict.ERROR, (what,)).model_copy(update={"exit_code": code})
+    result = unjudged(work, Verdict.ERROR, (what,), trusted=False).model_copy(update={"exit_code": code})
     # The error that is already on its way must be told; what fails beside it, as on a full disk, must not leave a verdict behind.
     with contextlib.suppress(OSError):
         (work.folder.path / "result.json").unlink(missing_ok=True)
@@ -604,7 +607,8 @@ def _record_stop(work: Work) -> None:
     work.interrupted = True
     if work.campaign is not None and work.campaign.outcome.stop_reason == "error":
         work.campaign.outcome.stop_reason = "interrupted"
-    result = record(work, Verdict.INCONCLUSIVE, (f"The run was interrupted while {work.deadline.doing}, and stopped at once.",))
+    reason = f"The run was interrupted while {work.deadline.doing}, and stopped at once."
+    result = unjudged(work, Verdict.INCONCLUSIVE, (reason,), trusted=False)
     # An interrupted process exits with 4, advisory or not.
     write(result.model_copy(update={"exit_code": exit_code_of(Verdict.INCONCLUSIVE)}), work.folder.path)
 
