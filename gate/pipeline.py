@@ -609,6 +609,7 @@ def _record_stop(work: Work) -> None:
         work.campaign.outcome.stop_reason = "interrupted"
     reason = f"The run was interrupted while {work.deadline.doing}, and stopped at once."
     result = unjudged(work, Verdict.INCONCLUSIVE, (reason,), trusted=False)
+    work.folder.forget_earlier()
     # An interrupted process exits with 4, advisory or not.
     write(result.model_copy(update={"exit_code": exit_code_of(Verdict.INCONCLUSIVE)}), work.folder.path)
 

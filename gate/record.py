@@ -14,7 +14,9 @@ from gate.result import ArmSummary, CampaignSummary, CoverageSummary, CurvePoint
 from gate.triage.root_causes import root_causes
 from gate.work import Work
 
-__all__ = ["evidence_of", "judged", "record"]
+__all__ = ["evidence_of", "judged", "record", "unjudged"]
+
+_SAID = 200  # characters of a reason that every missing metric repeats
 
 
 def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory: bool) -> Result:
@@ -140,6 +142,39 @@ def evidence_of(work: Work) -> Evidence:
         preflight_faults=work.preflight_faults,
         executions=outcome.executions,
     )
+
+
+def unjudged(work: Work, verdict: Verdict, reasons: tuple[str, ...], *, trusted: bool = True) -> Result:
+    """The record of a run that stopped before it could be judged: the verdict is given, and metrics and rules say what is missing.
+
+    Args:
+        work: as far as it came.
+        verdict: error or inconclusive; no rule changes it.
+        reasons: the first is why the run stopped.
+        trusted: whether what the campaign has counted until now is in order.
+    """
+    known = (work.campaign, work.seeds, work.judging, work.confirmer)
+    if trusted and all(part is not None for part in known):
+        evidence = evidence_of(work)
+    else:
+        evidence = Evidence(
+            seed=work.settings.seed,
+            classes=work.classes,
+            clean=work.clean,
+            long_tail=work.long_tail,
+            judging_mutants_per_seed=work.policy.policy.judging.mutants_per_seed,
+            domain_digest=work.policy.policy.domain.digest(),
+            criterion=work.settings.coverage.criteria[0],
+            regression=work.regression,
+            regression_reason=work.regression_reason,
+            long_tail_reason=work.long_tail_reason,
+            preflight_faults=work.preflight_faults,
+        )
+    why = reasons[0] if len(reasons[0]) <= _SAID else reasons[0][: _SAID - 1] + "…"
+    evidence = evidence.model_copy(update={"stopped_early": why})
+    seen = judged(record(work, verdict, reasons), evidence, work.policy, advisory=work.settings.advisory)
+    code = exit_code_of(verdict, advisory=work.settings.advisory)
+    return seen.model_copy(update={"verdict": verdict, "exit_code": code, "reasons": reasons, "next_steps": ()})
 
 
 def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:

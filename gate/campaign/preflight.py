@@ -18,7 +18,7 @@ from gate.errors import DataError, EvidenceError, InputShapeError
 from gate.models.outputs import OutputKind, predictions, probabilities, recognise
 from gate.result import PreflightCheck
 
-__all__ = ["LEAST_SEEDS", "Preflight", "predict_all", "run_preflight"]
+__all__ = ["LEAST_SEEDS", "Preflight", "TooFewSeedsError", "predict_all", "run_preflight"]
 
 LEAST_SEEDS = 10  # correctly classified seed inputs without which nothing can be said
 PROBE = 32  # samples that the steadiness checks use
@@ -46,6 +46,15 @@ class Preflight:
     def faults(self) -> int:
         """How many checks the model failed."""
         return sum(check.status == "fault" for check in self.checks)
+
+
+class TooFewSeedsError(EvidenceError):
+    """Too few samples are classified correctly to start from; ``preflight`` is what the checks found all the same."""
+
+    def __init__(self, preflight: Preflight) -> None:
+        accuracy = preflight.checks[-1]
+        super().__init__(accuracy.seen, where="data.seeds, input", hint=accuracy.advice)
+        self.preflight = preflight
 
 
 def predict_all(worker: Worker, x: np.ndarray, batch_size: int, **parameters: Any) -> np.ndarray:
@@ -84,7 +93,7 @@ def run_preflight(
         InputShapeError: the model refuses inputs of this shape (exit 2).
         ModelError: the output does not fit the classes, or the model fails for a reason of its own (exit 3).
         DataError: labels outside the model's classes (exit 2).
-        EvidenceError: too few samples are classified correctly (exit 4).
+        TooFewSeedsError: too few samples are classified correctly (exit 4).
     """
     checks = [_eval_mode(training)]
     probe = x[: min(PROBE, len(x))]
@@ -111,8 +120,11 @@ def run_preflight(
     checks += [steady, batch]
     predicted = predictions(raw, kind)
     checks.append(_finite(predicted))
-    checks.append(_accuracy(worker, x, labels, predicted, kind, settings, batch_size))
-    return Preflight(kind, classes, tuple(checks), answers, predicted, steady.status == "ok")
+    accuracy = _accuracy(worker, x, labels, predicted, kind, settings, batch_size)
+    found = Preflight(kind, classes, (*checks, accuracy), answers, predicted, steady.status == "ok")
+    if int((predicted == labels).sum()) < LEAST_SEEDS:
+        raise TooFewSeedsError(found)
+    return found
 
 
 def _eval_mode(training: Sequence[str]) -> PreflightCheck:
@@ -221,11 +233,8 @@ def _accuracy(
         likely = "Likely causes: normalisation (input.scale, mean, std), channel order (input.order), the order of the classes."
         if accuracy >= LOW:
             likely = f"Give more samples: the set has {len(labels)}."
-        raise EvidenceError(
-            f"{seen}; at least {LEAST_SEEDS} are needed to start from." + (f" {better}" if better else ""),
-            where="data.seeds, input",
-            hint=likely,
-        )
+        least = f"{seen}; at least {LEAST_SEEDS} are needed to start from." + (f" {better}" if better else "")
+        return PreflightCheck(name="clean_accuracy", status="note", seen=least, advice=likely)
     if better:
         return PreflightCheck(
             name="clean_accuracy", status="note", seen=f"{seen}. {better}", advice="Compare the input settings with the training code."

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from candidates import Registered
 from gate_command import Done, Finished, in_process
 
 from gate import pipeline
 from gate.errors import OutputError
+from gate.metrics import CATALOGUE
 from gate.registry.publish import publish
 
 LOGIN = "http://somebody:opensesame@127.0.0.1:9/path?token=opensesame"
@@ -94,3 +96,38 @@ def test_an_unforeseen_error_in_the_middle_takes_an_older_pass_off_the_version(
     assert done.code == 3
     assert Finished(tmp_path / "out").record["verdict"] == "error"
     assert client.get_model_version(registered.name, "2").tags["gate.verdict"] == "error"
+
+
+def _names_every_metric(record: dict[str, Any], why: str) -> None:
+    assert set(record["metrics"]) == set(CATALOGUE)
+    for name, metric in record["metrics"].items():
+        assert metric["value"] is not None or metric["reason"], name
+    assert why in record["metrics"]["defect_rate"]["reason"]
+    assert record["rules"]
+    assert not [rule for rule in record["rules"] if rule["status"] in ("pass", "warn") and rule["value"] is None]
+
+
+def test_a_run_that_never_started_names_every_metric_and_rule(gate_run: Callable[..., Done], tmp_path: Path) -> None:
+    done = gate_run("--model", tmp_path / "nowhere", "--advisory")
+    record = Finished(tmp_path / "out").record
+    assert done.code == record["exit_code"] == 3
+    assert record["verdict"] == "error"
+    _names_every_metric(record, "stopped early: There is no such model folder")
+    assert {metric["value"] for metric in record["metrics"].values()} <= {None, 0.0}
+    Finished(tmp_path / "out").is_whole()
+
+
+def test_what_the_checks_saw_is_told_also_where_there_is_too_little_to_start_from(
+    data: Any, gate_run: Callable[..., Done], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "shuffled.npz", x=data[1].x, y=(data[1].y + 3) % 10)
+    done = gate_run("--seeds", tmp_path / "shuffled.npz")
+    record = Finished(tmp_path / "out").record
+    assert (done.code, record["verdict"]) == (4, "inconclusive"), done.said
+    assert [check["name"] for check in record["preflight"]][-1] == "clean_accuracy"
+    assert len(record["preflight"]) == 6
+    accuracy = record["metrics"]["clean_accuracy"]
+    assert accuracy["value"] < 0.05
+    assert accuracy["n"] == len(data[1].y)
+    assert record["metrics"]["preflight_faults"]["value"] == 0
+    _names_every_metric(record, "at least 10 are needed")
