@@ -6,18 +6,38 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import cloudpickle
 import pytest
+from candidates import save
 from gate_command import GATE, Done, Finished, environment
+from torch import Tensor, nn
 
 MANY = "1000000"  # executions: far more than a test waits for
 
 
+class Slow(nn.Module):
+    """Any network, with half a second for every answer."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        import time
+
+        time.sleep(0.5)
+        answer: Tensor = self.network(x)
+        return answer
+
+
 class Running:
-    """A `gate run` in the middle of its campaign."""
+    """A `gate run` under way."""
 
     def __init__(self, model: Path, seeds: Path, out: Path, executions: str = MANY) -> None:
         self.out = out
@@ -38,6 +58,16 @@ class Running:
             time.sleep(0.05)
         pytest.fail(f"no defects in time: {self.end().said}")
 
+    def until_phase(self, name: str) -> None:
+        """Waits until a stage of the run has begun."""
+        deadline = time.monotonic() + 120
+        events = self.out / "events.jsonl"
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if events.exists() and f'"event": "phase", "name": "{name}"' in events.read_text():
+                return
+            time.sleep(0.05)
+        pytest.fail(f"no {name} in time: {self.end().said}")
+
     @property
     def worker(self) -> int:
         """The process that holds the model."""
@@ -49,6 +79,29 @@ class Running:
     def end(self, patience: float = 60) -> Done:
         out, err = self.process.communicate(timeout=patience)
         return Done(self.process.returncode, out, err)
+
+
+@pytest.fixture(scope="module")
+def slow(place: Path, network: Any) -> Path:
+    """The network with half a second for every answer: a preflight of many seconds."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    try:
+        return save(Slow(network).eval(), place / "slow model")
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.fixture
+def checking(slow: Path, seeds: Path, tmp_path: Path) -> Iterator[Running]:
+    """A run that is in its preflight, and stays there for a while."""
+    run = Running(slow, seeds, tmp_path / "out")
+    try:
+        run.until_phase("preflight")
+        yield run
+    finally:
+        if run.process.poll() is None:
+            run.process.kill()
+        run.process.communicate()
 
 
 @pytest.fixture
@@ -104,3 +157,30 @@ def test_an_interrupted_run_reports_what_it_has_within_seconds(running: Running)
     assert "partial" in run.text("summary.md").lower()
     assert "partial" in run.text("report.html").lower()
     assert not Path(f"/proc/{worker}").exists()
+
+
+def test_ctrl_c_is_heard_before_the_campaign_too(checking: Running) -> None:
+    begin = time.monotonic()
+    checking.process.send_signal(signal.SIGINT)
+    done = checking.end(30)
+    assert time.monotonic() - begin < 8
+    assert done.code == 4, done.said
+    done.explains("INCONCLUSIVE", "interrupted while the model was checked", "partial")
+    run = Finished(checking.out)
+    run.is_whole()
+    assert (run.record["verdict"], run.record["partial"], run.record["exit_code"]) == ("inconclusive", True, 4)
+    assert "partial" in run.text("report.html").lower()
+
+
+def test_whoever_can_not_wait_still_leaves_a_record(checking: Running) -> None:
+    begin = time.monotonic()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        checking.process.send_signal(number)
+        time.sleep(0.3)
+    done = checking.end(30)
+    assert time.monotonic() - begin < 6
+    assert done.code == 4, done.said
+    done.explains("interrupted")
+    run = Finished(checking.out)
+    run.is_whole()
+    assert (run.record["verdict"], run.record["partial"], run.record["exit_code"]) == ("inconclusive", True, 4)
