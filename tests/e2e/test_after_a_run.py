@@ -113,7 +113,8 @@ def test_the_halves_of_the_export_are_disjoint_and_train(finished: Finished, tmp
         seeds.append({row["seed_id"] for row in rows})
         count += len(rows)
     assert not seeds[0] & seeds[1]
-    assert count == len(finished.record["defects"])
+    # The judging arm asks every model the same questions: what it found is for judging, never for training.
+    assert count == len([defect for defect in finished.record["defects"] if defect["arm"] == "search"]) > 0
 
 
 @pytest.mark.parametrize(
