@@ -30,10 +30,11 @@ from gate.campaign.supervisor import Worker
 from gate.config import BudgetSettings, InputSettings, Settings
 from gate.corpus.corpus import Corpus
 from gate.corpus.export import half_of
+from gate.domains.image import picture
 from gate.domains.image.dataset import ImageSet, load_images
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.signature import complete_input
-from gate.errors import ConfigError, EvidenceError, GateError, RegistryError
+from gate.errors import ConfigError, DataError, EvidenceError, GateError, OutputError, RegistryError
 from gate.metrics.evidence import (
     CleanEvidence,
     LongTailEvidence,
@@ -59,7 +60,7 @@ from gate.result import (
 )
 from gate.triage.confirm import Confirmer
 from gate.triage.long_tail import match
-from gate.triage.regression import FRESH_MUTANTS, Recurrence, replay_earlier, same_classes
+from gate.triage.regression import FRESH_MUTANTS, EarlierRun, Recurrence, read_earlier, replay_earlier, same_classes
 from gate.trust.digest import digest
 from gate.work import Work
 
@@ -85,8 +86,8 @@ class _Earlier:
     """The run whose defects are replayed."""
 
     source: str  # as the user gave it, or the baseline's tag
-    folder: Path
-    result: Result
+    asked_for: bool  # by the user, and not only found through that tag
+    run: EarlierRun
 
 
 def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callable[[], bool] = lambda: False) -> Outcome:
@@ -163,7 +164,7 @@ def _evaluate(work: Work, private: Path) -> Result:
     reading = complete_input(settings.input, description.input_shape)
     sets = _load_data(work, reading, private)
     seeds = sets["seeds"]
-    earlier = _earlier_run(work, private)
+    earlier = _earlier_run(work, private, seeds)
     work.folder.settle(_content(work, earlier))
     deadline.check()
     deadline.begin("the worker started")
@@ -230,7 +231,9 @@ def _load_data(work: Work, reading: InputSettings, private: Path) -> dict[str, I
         place = Path(source)
         if ":" in source and not place.exists():
             place = download_artifact(source, private / role, tracking_uri=settings.tracking_uri)
-        loaded = load_images(place, settings=reading, classes=classes, on_bad_file=settings.data.on_bad_file, role=role)
+        loaded = load_images(
+            place, settings=reading, classes=classes, on_bad_file=settings.data.on_bad_file, role=role, check=work.deadline.check
+        )
         if role == "seeds":
             # The numbers that occur in an .npz are no class list: the model may know classes that this set lacks.
             classes = classes or (loaded.classes if place.is_dir() else None)
@@ -312,8 +315,8 @@ def _fuzz(
     earlier: _Earlier | None,
 ) -> Result:
     clean = sets["seeds"]
-    if earlier is not None:
-        same_classes(earlier.result, earlier.folder, work.classes)
+    if earlier is not None and not _comparable(work, earlier):
+        earlier = None
     rows = np.flatnonzero(preflight.predicted == clean.y)
     work.seeds = Seeds(clean.x[rows], clean.y[rows], tuple(clean.ids[row] for row in rows), preflight.probabilities[rows])
     domain = ImageDomain(work.policy.policy.domain, clean.x.shape[1:], clean.x.dtype, clean.value_range)
@@ -356,7 +359,7 @@ def _fuzz(
 
 def _triage_samples(tail: ImageSet | None, earlier: _Earlier | None) -> int:
     """Samples that triage may run through the model: outputs and features of the long-tail set; files, seeds and fresh mutants."""
-    replayed = 0 if earlier is None else (2 + FRESH_MUTANTS) * len(earlier.result.defects)
+    replayed = 0 if earlier is None else (2 + FRESH_MUTANTS) * len(earlier.run.result.defects)
     return replayed + (0 if tail is None else 2 * len(tail.x))
 
 
@@ -486,7 +489,7 @@ def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, 
     work.long_tail_hits = {defect.id: hit for defect, hit in zip(defects, matched.hits, strict=True)}
 
 
-def _earlier_run(work: Work, private: Path) -> _Earlier | None:
+def _earlier_run(work: Work, private: Path, seeds: ImageSet) -> _Earlier | None:
     """The run whose defects are replayed, fetched before anything is fuzzed; None where there is none, and ``work`` says why."""
     settings = work.settings
     source = settings.previous
@@ -503,16 +506,41 @@ def _earlier_run(work: Work, private: Path) -> _Earlier | None:
             )
             return None
         source = f"runs:/{run_id}"
-    folder = fetch_run(source, private / "previous", tracking_uri=settings.tracking_uri)
-    return _Earlier(source, folder, Result.load(folder))
+    asked_for = settings.previous != "auto"
+    try:
+        folder = fetch_run(source, private / "previous", tracking_uri=settings.tracking_uri)
+        earlier = _Earlier(_public(source), asked_for, read_earlier(folder, picture.load, seeds.x.shape[1:], seeds.x.dtype))
+    except (RegistryError, DataError, OutputError) as error:
+        if asked_for:
+            raise
+        work.regression_reason = _no_use(error)
+        return None
+    # The model may name the classes that are not known yet.
+    return earlier if not work.classes or _comparable(work, earlier) else None
+
+
+def _comparable(work: Work, earlier: _Earlier) -> bool:
+    """Whether the earlier run has the same classes; an error where it was the user who asked for it."""
+    try:
+        same_classes(earlier.run, work.classes)
+    except DataError as error:
+        if earlier.asked_for:
+            raise
+        work.regression_reason = _no_use(error)
+        return False
+    return True
+
+
+def _no_use(error: GateError) -> str:
+    """Nobody named this run: that it can't be replayed is no reason to refuse every version that comes after."""
+    return f"the run that the baseline's gate.run tag names is of no use: {error.what}"
 
 
 def _regression(work: Work, worker: Worker, domain: ImageDomain, output_kind: OutputKind, earlier: _Earlier) -> None:
     """Replays the earlier run's defects."""
     assert work.seeds is not None
     recurrences = replay_earlier(
-        earlier.result,
-        earlier.folder,
+        earlier.run,
         worker=worker,
         domain=domain,
         seeds=work.seeds,
@@ -522,7 +550,7 @@ def _regression(work: Work, worker: Worker, domain: ImageDomain, output_kind: Ou
         campaign_seed=work.settings.seed,
         check=work.deadline.check,
     )
-    _take_recurrences(work, earlier.source, earlier.result, recurrences)
+    _take_recurrences(work, earlier.source, earlier.run.result, recurrences)
 
 
 def _take_recurrences(work: Work, source: str, earlier: Result, recurrences: Sequence[Recurrence]) -> None:
@@ -668,7 +696,7 @@ def _content(work: Work, earlier: _Earlier | None) -> dict[str, Any]:
         content["baseline"] = work.baseline.resolved_uri
     content |= {role.replace("_", " ") + " set": said.digest for role, said in work.data.items()}
     if earlier is not None:
-        content["earlier run"] = hashlib.sha256(earlier.result.to_json().encode()).hexdigest()
+        content["earlier run"] = hashlib.sha256(earlier.run.result.to_json().encode()).hexdigest()
     public: dict[str, Any] = _public(content)
     return public
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,10 +18,20 @@ from gate.models.outputs import OutputKind, predictions
 from gate.randomness import generator
 from gate.result import Defect, Result
 
-__all__ = ["FRESH_MUTANTS", "Recurrence", "replay_earlier", "same_classes"]
+__all__ = ["FRESH_MUTANTS", "EarlierRun", "Recurrence", "read_earlier", "replay_earlier", "same_classes"]
 
 FRESH_MUTANTS = 4  # of each earlier defect; at least one that fails means that the root cause is still there
 FRESH_TRIES = 16  # an invalid mutant is drawn anew, so that every defect gets the same number, within reason
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    """An earlier run with the files of its D defects in memory: from now on nothing on disk can change them."""
+
+    result: Result
+    folder: Path  # for messages
+    mutants: np.ndarray  # [D, H, W, C] in the file dtype; empty where there is no defect
+    originals: np.ndarray  # the same
 
 
 @dataclass(frozen=True)
@@ -32,23 +42,44 @@ class Recurrence:
     why: Literal["file", "seed", "fresh"] | None
 
 
-def same_classes(earlier: Result, folder: Path, classes: Sequence[str]) -> None:
+def read_earlier(folder: Path, load: Callable[[Path], np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any]) -> EarlierRun:
+    """Reads the record and every file that a replay needs, before anything is fuzzed.
+
+    Args:
+        folder: of a finished run.
+        load: reads one sample [H, W, C].
+        shape: [H, W, C] of this run's seed inputs.
+        dtype: of this run's seed inputs.
+
+    Raises:
+        OutputError: the folder holds no finished run.
+        DataError: a file is missing or broken, or was made for another input.
+    """
+    result = Result.load(folder)
+
+    def files(name: str) -> np.ndarray:
+        samples = [_read(defect, name, folder, load, shape, dtype) for defect in result.defects]
+        return np.stack(samples) if samples else np.empty((0, *shape), dtype=dtype)
+
+    return EarlierRun(result, folder, files("mutant_data"), files("original_data"))
+
+
+def same_classes(earlier: EarlierRun, classes: Sequence[str]) -> None:
     """Refuses an earlier run that can't be compared.
 
     Raises:
         DataError: it was made with other classes.
     """
-    if tuple(earlier.classes) != tuple(classes):
+    if tuple(earlier.result.classes) != tuple(classes):
         raise DataError(
             "The earlier run was made with other classes.",
-            where=str(folder),
+            where=str(earlier.folder),
             hint="Give --previous none, or a run of a model with the same class names in the same order.",
         )
 
 
 def replay_earlier(
-    earlier: Result,
-    folder: Path,
+    earlier: EarlierRun,
     *,
     worker: Worker,
     domain: InputDomain,
@@ -70,17 +101,15 @@ def replay_earlier(
     ``check`` is called before the fresh mutants of each defect are made; whatever it raises ends the replay.
 
     Raises:
-        DataError: a file of the earlier run is missing, or was made for another input or other classes.
+        DataError: the earlier run was made with other classes.
     """
-    same_classes(earlier, folder, classes)
-    defects = earlier.defects
+    same_classes(earlier, classes)
+    defects = earlier.result.defects
     if not defects:
         return ()
     labels = np.array([defect.label for defect in defects])
-    mutants = _load(defects, "mutant_data", folder, domain, seeds)
-    originals = _load(defects, "original_data", folder, domain, seeds)
-    by_file = _predict(worker, mutants, output_kind, batch_size) != labels
-    by_seed = _predict(worker, originals, output_kind, batch_size) != labels
+    by_file = _predict(worker, earlier.mutants, output_kind, batch_size) != labels
+    by_seed = _predict(worker, earlier.originals, output_kind, batch_size) != labels
     by_fresh = _fresh_failures(defects, worker, domain, seeds, output_kind, batch_size, campaign_seed, check)
     return tuple(
         Recurrence(defect, "file" if by_file[row] else "seed" if by_seed[row] else "fresh" if by_fresh[row] else None)
@@ -88,22 +117,21 @@ def replay_earlier(
     )
 
 
-def _load(defects: Sequence[Defect], name: str, folder: Path, domain: InputDomain, seeds: Seeds) -> np.ndarray:
-    samples = []
-    for defect in defects:
-        path = folder / defect.files.get(name, "")
-        if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
-            raise DataError(f"The earlier run lacks a file of its defect {defect.id}.", where=str(path), hint="Give the whole run folder.")
-        sample = domain.load(path)
-        if sample.shape != seeds.x.shape[1:] or sample.dtype != seeds.x.dtype:
-            raise DataError(
-                f"The earlier run's defect {defect.id} is {sample.dtype} {list(sample.shape)}; "
-                f"this run's seed inputs are {seeds.x.dtype} {list(seeds.x.shape[1:])}.",
-                where=str(path),
-                hint="Give --previous none, or an earlier run with the same input settings.",
-            )
-        samples.append(sample)
-    return np.stack(samples)
+def _read(
+    defect: Defect, name: str, folder: Path, load: Callable[[Path], np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> np.ndarray:
+    path = folder / defect.files.get(name, "")
+    if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+        raise DataError(f"The earlier run lacks a file of its defect {defect.id}.", where=str(path), hint="Give the whole run folder.")
+    sample = load(path)
+    if sample.shape != shape or sample.dtype != dtype:
+        raise DataError(
+            f"The earlier run's defect {defect.id} is {sample.dtype} {list(sample.shape)}; "
+            f"this run's seed inputs are {dtype} {list(shape)}.",
+            where=str(path),
+            hint="Give --previous none, or an earlier run with the same input settings.",
+        )
+    return sample
 
 
 def _predict(worker: Worker, x: np.ndarray, output_kind: OutputKind, batch_size: int) -> np.ndarray:

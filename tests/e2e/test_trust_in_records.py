@@ -131,3 +131,38 @@ def test_what_the_checks_saw_is_told_also_where_there_is_too_little_to_start_fro
     assert accuracy["n"] == len(data[1].y)
     assert record["metrics"]["preflight_faults"]["value"] == 0
     _names_every_metric(record, "at least 10 are needed")
+
+
+def test_a_broken_earlier_run_costs_no_budget(finished: Finished, gate_run: Callable[..., Done], tmp_path: Path) -> None:
+    shutil.copytree(finished.folder, tmp_path / "earlier")
+    last = finished.record["defects"][-1]
+    (tmp_path / "earlier" / last["files"]["mutant_data"]).unlink()
+    done = gate_run("--previous", tmp_path / "earlier")
+    assert done.code == 2, done.said
+    done.explains("lacks a file of its defect", last["id"])
+    assert '"name": "fuzz"' not in (tmp_path / "out" / "events.jsonl").read_text()
+    assert Finished(tmp_path / "out").record["campaign"] is None
+
+
+@pytest.mark.parametrize("trouble", ["deleted", "other classes"])
+def test_an_earlier_run_that_nobody_named_and_that_is_of_no_use_holds_no_release_up(
+    trouble: str, finished: Finished, registered: Registered, gate_run: Callable[..., Done], tmp_path: Path
+) -> None:
+    import mlflow
+
+    client = mlflow.MlflowClient(registered.url, registered.url)
+    run_id = client.create_run("0").info.run_id
+    if trouble == "deleted":
+        client.delete_run(run_id)
+    else:
+        record = {**finished.record, "classes": ["cat", "dog"], "defects": [], "root_causes": []}
+        (tmp_path / "result.json").write_text(json.dumps(record))
+        client.log_artifact(run_id, str(tmp_path / "result.json"))
+    client.set_model_version_tag(registered.name, "1", "gate.run", run_id)
+    uri, there = f"models:/{registered.name}/1", ("--tracking-uri", registered.url, "--no-publish", "--executions", "100")
+    done = gate_run("--baseline", uri, *there)
+    assert done.code in (0, 4), done.said
+    rate = Finished(tmp_path / "out").record["metrics"]["regression_rate"]
+    assert rate["value"] is None
+    assert "the run that the baseline's gate.run tag names is of no use" in rate["reason"]
+    assert gate_run("--previous", f"runs:/{run_id}", *there, "--out", tmp_path / "named").code in (2, 3)

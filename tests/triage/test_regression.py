@@ -21,7 +21,7 @@ from gate.errors import DataError
 from gate.models.outputs import OutputKind, probabilities
 from gate.result import ModelInfo, Result, Verdict
 from gate.triage.confirm import Confirmer
-from gate.triage.regression import FRESH_MUTANTS, Recurrence, replay_earlier
+from gate.triage.regression import FRESH_MUTANTS, Recurrence, read_earlier, replay_earlier
 
 X, Y = images(40)
 IDS = sample_ids(X, Y)
@@ -64,7 +64,9 @@ def replayed(earlier: tuple[Result, Path], model: Model, **options: Any) -> tupl
         "campaign_seed": 0,
         **options,
     }
-    return replay_earlier(*earlier, **arguments)
+    (earlier[1] / "result.json").write_text(earlier[0].to_json())
+    x = arguments["seeds"].x
+    return replay_earlier(read_earlier(earlier[1], picture.load, x.shape[1:], x.dtype), **arguments)
 
 
 def why(earlier: tuple[Result, Path], model: Model, **options: Any) -> list[str | None]:
@@ -131,6 +133,26 @@ def test_fresh_mutants_are_of_the_same_class_kind_and_severity_from_the_other_ha
         defect = result.defects[number // FRESH_MUTANTS]
         assert Y[place[start]] == defect.label
         assert half_of(IDS[place[start]]) != half_of(defect.seed_id)
+
+
+def test_files_that_change_after_they_were_read_change_nothing(earlier: tuple[Result, Path]) -> None:
+    result, folder = earlier
+    (folder / "result.json").write_text(result.to_json())
+    run = read_earlier(folder, picture.load, (8, 8, 1), np.dtype(np.uint8))
+    model = only(mutant(earlier, 1))
+    for defect in result.defects:
+        (folder / defect.files["mutant_data"]).unlink()
+    found = replay_earlier(
+        run,
+        worker=NumpyWorker(model),
+        domain=DOMAIN,
+        seeds=SEEDS,
+        classes=CLASSES,
+        output_kind=OutputKind.LOGITS,
+        batch_size=3,
+        campaign_seed=0,
+    )
+    assert [one.why for one in found] == [None, "file", None]
 
 
 def test_it_repeats(earlier: tuple[Result, Path]) -> None:
