@@ -23,6 +23,7 @@ from gate.registry.download import download_model
 from gate.registry.mlmodel import describe
 from gate.registry.resolve import resolve
 from gate.report import write
+from gate.report.text import NAME, visible
 from gate.result import Result
 from gate.strict_yaml import nearest
 from gate.triage.confirm import replay
@@ -167,13 +168,16 @@ def replay_defect(
             original, mutants = answers("original_data", 1), answers("mutant_data", times)
     lives = any(predicted != defect.label for predicted, _ in mutants)
 
+    def named(label: int) -> str:
+        return visible(result.class_name(label), NAME, isolate=False)
+
     def said(answer: tuple[int, float]) -> str:
-        return "no finite output" if answer[0] < 0 else f"{result.class_name(answer[0])} ({answer[1]:.1%})"
+        return "no finite output" if answer[0] < 0 else f"{named(answer[0])} ({answer[1]:.1%})"
 
     operators = " then ".join(str(step["operator"]) for step in defect.recipe)
     steady = len({predicted for predicted, _ in mutants}) == 1
     lines = (
-        f"defect     {defect.id}: {result.class_name(defect.label)}, after {operators}",
+        f"defect     {defect.id}: {named(defect.label)}, after {operators}",
         f"model      {reference.resolved_uri}",
         *((f"registry   {remark}",) if remark else ()),
         f"original   read as {said(original[0])}",

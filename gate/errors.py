@@ -40,14 +40,19 @@ class GateError(Exception):
         self.hint = hint
         self.details = details.strip()
 
-    def __str__(self) -> str:
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is said, part by part; a part may hold whatever a model or a file put into it, line breaks included."""
         lines = [self.what]
         if self.where:
             lines.append(f"  where: {self.where}")
         if self.hint:
             lines.append(f"  what to do: {self.hint}")
         lines += [f"    | {line}" for line in self.details.splitlines()]
-        return "\n".join(lines)
+        return tuple(lines)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
 
 
 class UsageError(GateError):

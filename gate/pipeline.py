@@ -27,6 +27,7 @@ from gate.campaign.preflight import Preflight, TooFewSeedsError, predict_all, ru
 from gate.campaign.run_folder import AnotherCampaignError, RunFolder
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Worker
+from gate.campaign.wire import MAX_PAYLOAD
 from gate.config import BudgetSettings, InputSettings, Settings
 from gate.corpus.corpus import Corpus
 from gate.corpus.export import half_of
@@ -34,7 +35,7 @@ from gate.domains.image import picture
 from gate.domains.image.dataset import ImageSet, load_images
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.signature import complete_input
-from gate.errors import ConfigError, DataError, EvidenceError, GateError, OutputError, RegistryError
+from gate.errors import ConfigError, DataError, EvidenceError, GateError, ModelError, OutputError, RegistryError
 from gate.metrics.evidence import (
     CleanEvidence,
     LongTailEvidence,
@@ -50,6 +51,7 @@ from gate.registry.previous import fetch_run, previous_run_id
 from gate.registry.publish import publish
 from gate.registry.resolve import resolve
 from gate.report import write
+from gate.report.text import visible
 from gate.result import (
     DataSetInfo,
     ModelInfo,
@@ -67,6 +69,7 @@ from gate.work import Work
 __all__ = ["Outcome", "run"]
 
 DEFAULT_BUDGET = BudgetSettings.model_validate({"wall": "10m"})  # where neither the user nor the policy says
+LARGEST_BATCH = MAX_PAYLOAD - (1 << 20)  # bytes of samples; their labels travel with them
 LONG_TAIL_ERRORS = 20  # below this, and below this many natural defects, long_tail_hit_rate is null
 LONG_TAIL_DEFECTS = 10
 
@@ -166,6 +169,7 @@ def _evaluate(work: Work, private: Path) -> Result:
     seeds = sets["seeds"]
     earlier = _earlier_run(work, private, seeds)
     work.folder.settle(_content(work, earlier))
+    _batch_fits(settings.batch_size, seeds)
     deadline.check()
     deadline.begin("the worker started")
     events.emit("phase", name="load")
@@ -249,6 +253,17 @@ def _load_data(work: Work, reading: InputSettings, private: Path) -> dict[str, I
         work.data[role] = DataSetInfo(source=_public(source), samples=len(loaded.x), digest=loaded.digest, skipped=loaded.skipped)
     work.classes = tuple(classes or ())
     return sets
+
+
+def _batch_fits(batch_size: int, seeds: ImageSet) -> None:
+    """One batch is one frame on the wire to the worker."""
+    sample = seeds.x[0].nbytes
+    if batch_size * sample > LARGEST_BATCH:
+        raise ConfigError(
+            f"A batch of {batch_size:,} samples of {sample:,} bytes is more than the {LARGEST_BATCH:,} bytes that go to the model at once.",
+            where="batch_size",
+            hint=f"Set batch_size to at most {max(1, LARGEST_BATCH // sample)}.",
+        )
 
 
 def _remember_reading(work: Work, reading: InputSettings, seeds: ImageSet, preflight: Preflight) -> None:
@@ -482,7 +497,7 @@ def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, 
             defect_pairs=[(defect.label, int(defect.predicted or 0)) for defect in defects],
             seed=settings.seed,
         )
-    except (ValueError, GateError) as error:
+    except (ValueError, ModelError) as error:
         work.long_tail = evidence.model_copy(update={"reason": str(error).splitlines()[0]})
         return
     work.long_tail = evidence.model_copy(update={"radius": matched.radius, "chance": matched.chance})
@@ -657,7 +672,7 @@ def _finish(work: Work, result: Result) -> Outcome:
             published = publish(result, work.folder.path, work.reference, experiment=work.settings.experiment)
         except RegistryError as error:
             # What can't be recorded in the registry was not evaluated as far as anybody who looks there can tell.
-            problem = str(error)
+            problem = "\n".join(visible(line, isolate=False) for line in error.lines)
             result = result.model_copy(
                 update={
                     "verdict": Verdict.ERROR,

@@ -133,3 +133,26 @@ def test_a_reader_that_closes_the_pipe_early_sees_no_traceback() -> None:
     done = subprocess.run(f"'{GATE}' policy show strict | head -n 1", shell=True, capture_output=True, text=True, check=False)
     assert done.stdout.count("\n") == 1
     assert "Traceback" not in done.stderr
+
+
+def test_an_error_shows_the_words_of_others_line_by_line_and_inert(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gate import cli
+    from gate.errors import WorkerError
+
+    def failing(**_: object) -> None:
+        raise WorkerError("it said \x1b[2J\n::error::owned", where="a\x07b", hint="look", details="last \x1b]0;owned\x07\nwords")
+
+    monkeypatch.setattr(cli.cli, "main", failing)
+    with pytest.raises(SystemExit) as caught:
+        cli.main([])
+    assert caught.value.code == 3
+    said = capsys.readouterr().err
+    assert said.splitlines() == [
+        "gate: error: it said \\x1b[2J\\n::error::owned",
+        "  where: a\\x07b",
+        "  what to do: look",
+        "    | last \\x1b]0;owned\\x07",
+        "    | words",
+    ]

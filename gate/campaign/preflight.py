@@ -6,6 +6,7 @@ Each complaint says what was seen and what to change. A *fault* belongs to the m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,8 @@ LOW = 0.5  # clean accuracy below which something must be wrong; another reading
 WHAT_IF_SAMPLES = 256
 # What no size or channel count of the input brings about: the model itself is at fault.
 _BROKEN = ("AttributeError", "FileNotFoundError", "ImportError", "KeyError", "ModuleNotFoundError", "NameError", "OSError", "TypeError")
+# What an exception says that an input of another size, channel count or layout could help against.
+_OF_A_SHAPE = re.compile(r"\b(shapes?|sizes?|channels?|dim(ension)?s?|dimensional|height|width|resolution|[1-5]D|mat1)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ def run_preflight(
 
     Raises:
         InputShapeError: the model refuses inputs of this shape (exit 2).
-        ModelError: the output does not fit the classes, or the model fails for a reason of its own (exit 3).
+        ModelError: the output does not fit the classes, or the model raises something that no other size would help against (exit 3).
         DataError: labels outside the model's classes (exit 2).
         TooFewSeedsError: too few samples are classified correctly (exit 4).
     """
@@ -143,7 +146,8 @@ def _first_answer(worker: Worker, probe: np.ndarray) -> np.ndarray:
     try:
         _, arrays = worker.call("forward", {}, {"x": probe})
     except Refused as error:
-        if error.what.partition(":")[0] in _BROKEN:
+        kind, _, text = error.what.partition(":")
+        if kind in _BROKEN or not _OF_A_SHAPE.search(text):
             raise
         fields, _ = worker.call("describe")
         wants = fields.get("first_layer")

@@ -13,6 +13,8 @@ from gate.errors import GateError
 
 __all__ = ["cli", "main"]
 
+_LONGEST_LINE = 4000  # characters
+
 # name -> (module of gate.cli, one line for --help); the modules import what they need when they run.
 _COMMANDS = {
     "run": ("run", "Run the gate on a candidate: fuzz it, judge it, report."),
@@ -68,7 +70,11 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         result: Any = cli.main(args=arguments, standalone_mode=False)
     except GateError as error:
-        click.echo(f"gate: error: {error}", err=True)
+        from gate.report.text import visible
+
+        # Parts of it may be the words of a model or a server; nothing of them may act on the terminal or on a CI system that reads along.
+        shown = [visible(line, _LONGEST_LINE, isolate=False) for line in error.lines]
+        click.echo("gate: error: " + "\n".join(shown), err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
         error.show()

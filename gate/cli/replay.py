@@ -8,6 +8,8 @@ import click
 
 __all__ = ["command"]
 
+_LONGEST_LINE = 4000  # characters; a line may hold three paths
+
 
 @click.command(name="replay", help="Run the defect DEFECT of the run in folder RUN again. Exit 1 while it lives, 0 when it is gone.")
 @click.argument("run", type=click.Path(path_type=Path))
@@ -18,8 +20,9 @@ __all__ = ["command"]
 def command(run: Path, defect: str, model: str | None, device: str, tracking_uri: str | None) -> int:
     """Prints what the model says of the original and of the mutant."""
     from gate.afterwards import replay_defect
+    from gate.report.text import visible
 
     replayed = replay_defect(run, defect, model=model, device=device, tracking_uri=tracking_uri)
     for line in replayed.lines:
-        click.echo(line)
+        click.echo(visible(line, _LONGEST_LINE, isolate=False))
     return 1 if replayed.lives else 0

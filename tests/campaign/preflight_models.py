@@ -141,7 +141,13 @@ class Convolution(nn.Module):
 class Failing(nn.Module):
     """Has a bug that no input can be blamed for."""
 
+    def __init__(self, says: str = "") -> None:
+        super().__init__()
+        self.says = says
+
     def forward(self, x: Tensor) -> Tensor:
+        if self.says:
+            raise RuntimeError(self.says)
         return self.no_such_layer(x)
 
 

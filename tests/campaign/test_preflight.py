@@ -254,6 +254,13 @@ def test_a_model_with_a_bug_of_its_own_is_an_error_and_no_wrong_setting(check: C
     assert caught.value.exit_code == 3
 
 
+@pytest.mark.parametrize("says", ["the licence has expired", "CUDA error: device-side assert triggered", "index out of range in self"])
+def test_what_no_other_size_would_help_against_is_the_models_fault_in_its_own_words(check: Check, says: str) -> None:
+    with pytest.raises(Refused, match=says) as caught:
+        check(Failing(says))
+    assert caught.value.exit_code == 3
+
+
 def test_labels_beyond_the_models_classes_are_a_wrong_data_set(check: Check) -> None:
     with pytest.raises(DataError, match="go up to 7, and the model has 4") as caught:
         check(Answering("logits"), labels=images(60)[1] + 4, classes=())

@@ -14,6 +14,7 @@ from candidates import Registered
 from gate_command import Done, Finished, in_process
 
 from gate import pipeline
+from gate.campaign.supervisor import Worker
 from gate.errors import OutputError
 from gate.metrics import CATALOGUE
 from gate.registry.publish import publish
@@ -166,3 +167,43 @@ def test_an_earlier_run_that_nobody_named_and_that_is_of_no_use_holds_no_release
     assert rate["value"] is None
     assert "the run that the baseline's gate.run tag names is of no use" in rate["reason"]
     assert gate_run("--previous", f"runs:/{run_id}", *there, "--out", tmp_path / "named").code in (2, 3)
+
+
+def test_class_names_with_escapes_are_spelled_out_by_replay(finished: Finished, tmp_path: Path) -> None:
+    shutil.copytree(finished.folder, tmp_path / "run")
+    names = [f"\x1b[31mred {number}\n::error::owned" + "x" * 9000 for number in range(10)]
+    (tmp_path / "run" / "result.json").write_text(json.dumps({**finished.record, "classes": names}))
+    done = in_process("replay", tmp_path / "run", finished.record["defects"][0]["id"])
+    assert done.code == 1, done.said
+    assert "\x1b" not in done.said
+    assert not any(line.startswith("::") for line in done.said.splitlines())
+    assert "\\x1b[31mred" in done.said
+    assert len(done.said) < 3000
+
+
+def test_a_batch_that_no_message_could_carry_is_a_wrong_setting(
+    gate_run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "LARGEST_BATCH", 64 * 100)
+    done = gate_run("--batch-size", "101")
+    assert done.code == 2, done.said
+    done.explains("A batch of 101 samples of 64 bytes", "Set batch_size to at most 100")
+    assert gate_run("--batch-size", "100", "--out", tmp_path / "fits", "--executions", "40").code in (0, 4)
+
+
+def test_a_worker_that_dies_over_the_long_tail_ends_the_run_and_is_no_reason_for_a_missing_number(
+    long_tail: Path, gate_run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = Worker.call
+
+    def dying(self: Worker, operation: str, *arguments: Any, **options: Any) -> Any:
+        if operation == "features":
+            self.kill()
+        return answers(self, operation, *arguments, **options)
+
+    monkeypatch.setattr(Worker, "call", dying)
+    done = gate_run("--long-tail", long_tail, "--executions", "1000")
+    assert done.code == 3, done.said
+    record = Finished(tmp_path / "out").record
+    assert record["verdict"] == "error"
+    assert record["metrics"]["defect_rate"]["value"] is not None
