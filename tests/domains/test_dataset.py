@@ -18,8 +18,9 @@ import pytest
 from PIL import Image
 
 from gate.config import InputSettings
+from gate.domains.image import folder_set
 from gate.domains.image.dataset import ImageSet, load_images
-from gate.errors import DataError
+from gate.errors import DataError, EvidenceError
 
 
 def read(source: Path, *, classes: Any = None, skip: bool = False, **settings: Any) -> ImageSet:
@@ -471,3 +472,27 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         (tmp_path / "bad.npz").write_bytes(content)
         with pytest.raises(DataError, match=r"npz"):
             read(tmp_path / "bad.npz")
+
+
+def test_reading_many_pictures_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(200):
+        put(tmp_path / "set" / "cat", f"{number:03}.png", pixels(number))
+    read_files: list[Path] = []
+    original = folder_set.read_picture
+
+    def counted(path: Path, *given: Any, **more: Any) -> Any:
+        read_files.append(path)
+        return original(path, *given, **more)
+
+    monkeypatch.setattr(folder_set, "read_picture", counted)
+    asked: list[int] = []
+
+    def check() -> None:
+        asked.append(1)
+        if len(asked) == 3:
+            raise EvidenceError("stop")
+
+    with pytest.raises(EvidenceError):
+        load_images(tmp_path / "set", settings=InputSettings(), classes=None, on_bad_file="error", role="seeds", check=check)
+    assert len(asked) == 3
+    assert len(read_files) < 200

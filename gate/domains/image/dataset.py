@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ def load_images(
     classes: Sequence[str] | None,
     on_bad_file: Literal["error", "skip"],
     role: str,
+    check: Callable[[], None] = lambda: None,
 ) -> ImageSet:
     """Reads one data set and brings it to ``settings.size`` as it is described there.
 
@@ -35,13 +36,14 @@ def load_images(
         classes: names in the model's order; None: the sorted folder names, or the numbers that occur.
         on_bad_file: whether a picture that can't be used is an error or is left out and counted.
         role: what the set is for, as messages name it: seeds, long-tail set, profile set.
+        check: called while many pictures are read; whatever it raises ends the reading.
 
     Raises:
         DataError: with the file and what to do.
     """
     where = writable_text(str(source))
     if source.is_dir():
-        read = read_folder(source, settings, classes, on_bad_file, role)
+        read = read_folder(source, settings, classes, on_bad_file, role, check)
         x, y, kinds, names, skipped = read.x, read.y, read.kinds, read.names, read.skipped
         known: tuple[str, ...] = read.classes
     elif source.suffix.lower() == ".npz":

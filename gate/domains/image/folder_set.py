@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +47,14 @@ class _Found:
 
 
 def read_folder(
-    source: Path, settings: InputSettings, classes: Sequence[str] | None, on_bad_file: Literal["error", "skip"], role: str
+    source: Path,
+    settings: InputSettings,
+    classes: Sequence[str] | None,
+    on_bad_file: Literal["error", "skip"],
+    role: str,
+    check: Callable[[], None] = lambda: None,
 ) -> FolderSamples:
-    """Reads and fits all pictures.
+    """Reads and fits all pictures; ``check`` is called after each, and whatever it raises ends the reading.
 
     The folders are kinds where each of them holds folders only, and are not all names of ``classes``; else they are classes. Hidden files,
     ``Thumbs.db`` and ``desktop.ini`` are passed over; any other file in a class folder must be a picture.
@@ -73,22 +78,25 @@ def read_folder(
     # pixels, which lies beyond ours: such files are refused and need no second complaint.
     with warnings.catch_warnings(), ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-        for entry, result in zip(found, pool.map(lambda entry: _read(entry.path, settings), found), strict=True):
-            if isinstance(result, str):
-                if on_bad_file == "error":
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise _bad_file(entry, result)
-                first_bad = first_bad or (entry, result)
-                continue
-            pictures.append(result)
-            kept.append(entry)
-            if len(found) * result.nbytes > MAX_BYTES:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise DataError(
-                    f"{len(found)} pictures of shape {result.shape} need more than {MAX_BYTES >> 30} GiB.",
-                    where=where,
-                    hint="Use fewer pictures, or a smaller input.size.",
-                )
+        try:
+            for entry, result in zip(found, pool.map(lambda entry: _read(entry.path, settings), found), strict=True):
+                check()
+                if isinstance(result, str):
+                    if on_bad_file == "error":
+                        raise _bad_file(entry, result)
+                    first_bad = first_bad or (entry, result)
+                    continue
+                pictures.append(result)
+                kept.append(entry)
+                if len(found) * result.nbytes > MAX_BYTES:
+                    raise DataError(
+                        f"{len(found)} pictures of shape {result.shape} need more than {MAX_BYTES >> 30} GiB.",
+                        where=where,
+                        hint="Use fewer pictures, or a smaller input.size.",
+                    )
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # leaving the pool would read all the others first
+            raise
     if first_bad is not None and not kept:
         entry, reason = first_bad
         raise DataError(
