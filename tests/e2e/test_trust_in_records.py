@@ -15,7 +15,7 @@ from gate_command import Done, Finished, in_process
 
 from gate import pipeline
 from gate.campaign.supervisor import Worker
-from gate.errors import OutputError
+from gate.errors import OutputError, WorkerError
 from gate.metrics import CATALOGUE
 from gate.registry.publish import publish
 
@@ -191,17 +191,17 @@ def test_a_batch_that_no_message_could_carry_is_a_wrong_setting(
     assert gate_run("--batch-size", "100", "--out", tmp_path / "fits", "--executions", "40").code in (0, 4)
 
 
-def test_a_worker_that_dies_over_the_long_tail_ends_the_run_and_is_no_reason_for_a_missing_number(
+def test_a_worker_that_fails_over_the_long_tail_ends_the_run_and_is_no_reason_for_a_missing_number(
     long_tail: Path, gate_run: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = Worker.call
 
-    def dying(self: Worker, operation: str, *arguments: Any, **options: Any) -> Any:
+    def failing(self: Worker, operation: str, *arguments: Any, **options: Any) -> Any:
         if operation == "features":
-            self.kill()
+            raise WorkerError("The worker's answer can't be true.", where="worker process")
         return answers(self, operation, *arguments, **options)
 
-    monkeypatch.setattr(Worker, "call", dying)
+    monkeypatch.setattr(Worker, "call", failing)
     done = gate_run("--long-tail", long_tail, "--executions", "1000")
     assert done.code == 3, done.said
     record = Finished(tmp_path / "out").record
