@@ -14,7 +14,6 @@ from gate.errors import OutputError
 from gate.pipeline import Outcome
 from gate.result import ModelInfo, Result, Verdict
 
-
 pytestmark = pytest.mark.timeout(600)
 
 
