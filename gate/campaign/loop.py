@@ -145,7 +145,6 @@ class Campaign:
         executions = budget.settings.executions
         # A small budget is cut into smaller steps, so that there is something to learn from before it ends.
         self.step_size = batch_size if executions is None else max(1, min(batch_size, max(8, executions // 24)))
-        self._shares = shares
         self._tries: dict[tuple[Any, ...], int] = {}
         self._stale = 0  # search executions since the last new item
         self._stride = 1  # steps between two points of the curve
