@@ -76,7 +76,7 @@ def evaluate_again(folder: Path, policy_name: str, *, advisory: bool | None = No
     again = judged(result, evidence, policy, advisory=result.advisory if advisory is None else advisory)
     if result.policy is None or result.policy.digest == policy.info.digest:
         return again
-    said = f"Judged again under policy {policy.info.name}; the campaign was run under policy {result.policy.name} ({result.policy.digest})."
+    said = f"Judged again under policy {policy.info.name}; the campaign was run under policy {result.policy.name}."
     return again.model_copy(update={"reasons": (*again.reasons, said)})
 
 

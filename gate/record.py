@@ -229,6 +229,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
         device=str(work.fingerprint.get("device", "unknown")),
         device_hours=counts["search"].seconds / 3600.0,
         stop_reason=outcome.stop_reason,
+        judge_half=work.settings.data.judge_half,
         unconfirmed=outcome.unconfirmed,
         valid_fraction=sum(count.valid for count in fuzzed) / executed if executed else None,
         arms={

@@ -145,6 +145,7 @@ class CampaignSummary(_Frozen):
     stop_reason: str  # executions | wall | device | saturated | interrupted | error
     unconfirmed: int = 0  # findings that there was no time left to confirm
     resumed: bool = False
+    judge_half: Literal["all", "a", "b"] = "all"  # the half of the seed inputs that the judging arm's rates come from
     valid_fraction: float | None = None
     arms: dict[str, ArmSummary] = Field(default_factory=dict)
     fingerprint: dict[str, Any] = Field(default_factory=dict)

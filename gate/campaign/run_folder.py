@@ -114,13 +114,15 @@ class RunFolder:
             raise OutputError(
                 "The output folder is not empty and holds no run of the gate.", where=str(self.path), hint="Give a new folder with --out."
             )
+        wanted = json.loads(json.dumps(dict(settings)))
         try:
-            same = self._identity()["settings"] == json.loads(json.dumps(dict(settings)))
-        except (ValueError, TypeError, KeyError):
-            same = False
-        if not same:
+            known = self._identity()["settings"]
+            other = sorted(name for name in {*known, *wanted} if known.get(name) != wanted.get(name))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            other = ["record of its settings, which can't be read"]
+        if other:
             raise OutputError(
-                "The output folder holds a run of another campaign (other model, data, policy, seed or budget).",
+                f"The output folder holds a run of another campaign; what differs: {', '.join(other)}.",
                 where=str(self.path),
                 hint="Give a new folder with --out, or remove this one if you no longer need it.",
             )

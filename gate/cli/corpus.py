@@ -26,7 +26,11 @@ def export(run: Path, out: Path, half: Literal["a", "b", "all"]) -> None:
     """
     from gate.corpus.export import export as write
     from gate.domains.image.picture import load
+    from gate.report.text import visible
     from gate.result import Result
 
     written = write(Result.load(run), run, out, half=half, load=load)
-    click.echo(f"{written.exported} defects written to {written.folder} (train.npz, pictures/, defects.csv); {written.held_out} held out")
+    click.echo(
+        f"{written.exported} defects written to {visible(written.folder)} (train.npz, pictures/, defects.csv); "
+        f"{written.held_out} of the other half held out, {written.kept_back} kept back (judging arm, or no class to train towards)"
+    )

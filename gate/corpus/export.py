@@ -24,7 +24,8 @@ class Export:
 
     folder: Path
     exported: int
-    held_out: int
+    held_out: int  # of the other half
+    kept_back: int  # of the judging arm, or without a predicted class
 
 
 def half_of(seed_id: str) -> Literal["a", "b"]:
@@ -90,7 +91,7 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
         raise OutputError(
             f"The export can't be written: {error.strerror or error}.", where=str(out), hint="Give another folder with --out."
         ) from error
-    return Export(out, len(chosen), len(usable) - len(chosen))
+    return Export(out, len(chosen), len(usable) - len(chosen), len(result.defects) - len(usable))
 
 
 def _file(defect: Defect, name: str, run: Path) -> Path:
