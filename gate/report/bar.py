@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gate.policy.threshold import Threshold
-from gate.report.numbers import amount, is_share, mark
+from gate.report.numbers import amount, is_bounded, mark
 
 __all__ = ["WIDTH", "Bar", "bar"]
 
@@ -77,7 +77,7 @@ def _ends(points: list[float], unit: str) -> tuple[float, float]:
     room = (high - low) * 0.15 or abs(high) * 0.5 or 1.0
     start = low if low == 0 else low - room
     end = high + room
-    if is_share(unit) and min(points) >= 0 and max(points) <= 1:
+    if is_bounded(unit) and min(points) >= 0 and max(points) <= 1:
         start, end = max(0.0, start), min(1.0, end)
     return _round(start, end)
 

@@ -28,19 +28,24 @@ from gate.report.pictures import Picture
 from gate.report.text import NAME, visible
 from gate.report.words import (
     BREACHING,
+    JUDGING,
     VERDICT_MEANING,
     VERDICT_WORD,
     advisory_note,
     candidate_name,
     headline,
+    judged_half_note,
     limit_of,
+    limits_in_words,
     meaning,
     metric_reason,
     moment,
     no_rules,
     partial_note,
+    rule_interval,
     sentence,
     short_digest,
+    side_facts,
     stop_reason_in_words,
     title,
     worst_first,
@@ -50,7 +55,6 @@ from gate.result import CampaignSummary, Metric, ModelInfo, Result, RuleResult, 
 __all__ = ["render"]
 
 _HEADLINE = ("defect_density", "coverage_gain_per_iteration", "long_tail_hit_rate", "regression_rate")
-_JUDGING = ("defect_rate", "mutant_failure_rate", "robust_margin_p05")
 _CLEAN = ("clean_accuracy", "long_tail_accuracy")
 _WEAK = ("defect_rate", "long_tail_accuracy", "clean_accuracy")
 _BY = {"class": "Class", "family": "Family of mutations", "half": "Half of the seed inputs", "long_tail_kind": "Kind of long-tail sample"}
@@ -172,6 +176,7 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "preflight": [_check(check) for check in result.preflight],
         "data": _data(result),
         "previous": _previous(result),
+        "command_lead": reproduce.LEAD,
         "command": Markup.escape(reproduce.command(result, " \\\n  ")),
         "environment": _environments(result),
     }
@@ -224,17 +229,28 @@ def _check(check: Any) -> dict[str, str]:
 
 
 def _limit_for(name: str, rules: Sequence[RuleResult]) -> tuple[Threshold | None, RuleResult | None]:
-    """The rule that judged a metric as a whole, for marking its limit; the worst one where several did."""
-    judged = [rule for rule in worst_first(tuple(rules)) if rule.metric == name and rule.slice is None]
+    """The rule that judged a metric as a whole, for marking its limit; the worst one where several did.
+
+    A skipped rule that holds a value was one for slices, none of which had enough samples: its limit is not for the whole.
+    """
+    judged = [
+        rule
+        for rule in worst_first(tuple(rules))
+        if rule.metric == name and rule.slice is None and not (rule.status is Status.SKIPPED and rule.value is not None)
+    ]
     return (limit_of(judged[0]), judged[0]) if judged else (None, None)
 
 
 def _card_groups(result: Result) -> list[dict[str, Any]]:
     if not result.metrics:
         return []
+    half = judged_half_note(result)
     groups = (
         ("Headline metrics", _HEADLINE),
-        ("Rates from the judging arm: mutations drawn blindly, one seed input being one observation", _JUDGING),
+        (
+            f"Rates from the judging arm: mutations drawn blindly, one seed input being one observation{f', {half}' if half else ''}",
+            JUDGING,
+        ),
         ("Without any mutation", _CLEAN),
     )
     made = []
@@ -247,7 +263,7 @@ def _card_groups(result: Result) -> list[dict[str, Any]]:
 
 def _card(name: str, metric: Metric, rules: Sequence[RuleResult]) -> dict[str, Any]:
     limit, rule = _limit_for(name, rules)
-    extra = ", ".join(f"{key.replace('_', ' ')}: {amount(value, metric.unit)}" for key, value in list(metric.extra.items())[:4])
+    extra = side_facts(metric)
     samples = f"{count(metric.n)} samples" if metric.n is not None else ""
     within = interval(metric.lower, metric.upper, metric.unit, metric.confidence)
     return {
@@ -276,12 +292,11 @@ def _rule(rule: RuleResult) -> dict[str, Any]:
         "metric": rule.metric,
         "status": rule.status.value,
         "kind_words": "about the model" if rule.kind == "quality" else "about the evidence",
-        "value": amount(rule.value, rule.unit),
+        "value": amount(None if rule.status is Status.SKIPPED else rule.value, rule.unit),
         "slice": rule.slice,
-        "interval": interval(rule.lower, rule.upper, rule.unit, rule.confidence),
-        "bar": _bar(rule, limit_of(rule)),
-        "threshold": rule.threshold,
-        "warn": rule.warn,
+        "interval": rule_interval(rule),
+        "bar": None if rule.status is Status.SKIPPED else _bar(rule, limit_of(rule)),
+        "limits": limits_in_words(rule),
         "explanation": rule.explanation,
         "meaning": meaning(rule.metric, rule),
         "waiver": rule.waiver,

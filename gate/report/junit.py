@@ -19,16 +19,19 @@ from pathlib import Path
 from junit_xml import TestCase, TestSuite, to_xml_report_string
 
 from gate.report.gallery import choose
-from gate.report.numbers import count, interval
+from gate.report.numbers import count
 from gate.report.text import NAME, SENTENCE, visible
 from gate.report.words import (
     VERDICT_MEANING,
     advisory_note,
     candidate_name,
     headline,
+    limits_in_words,
     partial_note,
     recipe_in_words,
+    rule_interval,
     rule_result_in_words,
+    sentence,
 )
 from gate.result import Defect, PreflightCheck, Result, RootCause, RuleResult, Status, Verdict
 
@@ -122,11 +125,11 @@ def _verdict_suite(result: Result) -> TestSuite:
 
 def _rule_case(rule: RuleResult, result: Result) -> TestCase:
     case = _case("gate.policy", rule.id)
-    within = interval(rule.lower, rule.upper, rule.unit, rule.confidence)
+    within = rule_interval(rule)
     text = _lines(
         rule.explanation,
         f"Value: {rule_result_in_words(rule)}" + (f"; {within}" if within else ""),
-        f"Breached when {rule.threshold}" if rule.threshold else None,
+        sentence(limits_in_words(rule)),
         rule.meaning,
         f"To do: {rule.next_step}" if rule.next_step else None,
         f"Waiver: {rule.waiver}" if rule.waiver else None,

@@ -12,12 +12,15 @@ from gate.report.gallery import choose
 from gate.report.numbers import amount, count, interval, share
 from gate.report.text import NAME, markdown
 from gate.report.words import (
+    JUDGING,
     VERDICT_MEANING,
     VERDICT_WORD,
     advisory_note,
     campaign_sentence,
     candidate_name,
     headline,
+    judged_half_note,
+    limits_in_words,
     metric_reason,
     no_rules,
     partial_note,
@@ -34,9 +37,7 @@ __all__ = ["render"]
 
 _MOST_RULES, _MOST_DEFECTS, _MOST_CAUSES, _MOST_LINES = 60, 10, 10, 20
 _HEADLINE = (
-    "defect_rate",
-    "mutant_failure_rate",
-    "robust_margin_p05",
+    *JUDGING,
     "defect_density",
     "coverage_gain_per_iteration",
     "long_tail_hit_rate",
@@ -76,6 +77,7 @@ def render(result: Result) -> str:
     blocks += _defects(result)
     blocks += [
         "### Do it again",
+        reproduce.LEAD,
         f"    {reproduce.command(result, _NEXT_LINE)}",
         "Details, pictures and every number: `report.html` and `result.json` of the run folder.",
     ]
@@ -107,7 +109,7 @@ def _rules(result: Result) -> str:
     if missing:
         return missing
     ordered = worst_first(result.rules)
-    table = _table(("Status", "Rule", "Value", "Breached when", "What was found"), [_rule(rule) for rule in ordered[:_MOST_RULES]])
+    table = _table(("Status", "Rule", "Value", "Limit", "What was found"), [_rule(rule) for rule in ordered[:_MOST_RULES]])
     rest = len(ordered) - _MOST_RULES
     return f"{table}\n\n{rest} more rules are in `result.json`." if rest > 0 else table
 
@@ -122,7 +124,7 @@ def _rule(rule: RuleResult) -> tuple[str, ...]:
         _MARK[rule.status],
         markdown(rule.id, NAME),
         markdown(rule_result_in_words(rule)),
-        markdown(rule.threshold, NAME) or "–",
+        markdown(limits_in_words(rule)) or "–",
         found or "–",
     )
 
@@ -136,7 +138,11 @@ def _numbers(result: Result) -> list[str]:
             rows.append((title(name), markdown(amount(metric.value, metric.unit), NAME), markdown(note) or "–"))
     for name, coverage in list(result.coverage.items())[:10]:
         rows.append((f"Coverage {markdown(name, NAME)}", share(coverage.final), f"{share(coverage.initial)} from the seeds alone"))
-    return ["### Numbers", _table(("Metric", "Value", "Interval or reason"), rows)] if rows else []
+    if not rows:
+        return []
+    half = judged_half_note(result)
+    judged = [f"The numbers of the judging arm ({', '.join(title(name).lower() for name in JUDGING)}) come {half}."] if half else []
+    return ["### Numbers", *judged, _table(("Metric", "Value", "Interval or reason"), rows)]
 
 
 def _causes(result: Result) -> list[str]:

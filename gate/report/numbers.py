@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["amount", "count", "duration", "interval", "is_share", "mark", "share", "split"]
+__all__ = ["amount", "count", "duration", "interval", "is_bounded", "is_share", "mark", "share", "split"]
 
 _SHARES = ("share", "ratio", "fraction")
 
@@ -12,6 +12,11 @@ _SHARES = ("share", "ratio", "fraction")
 def is_share(unit: str) -> bool:
     """Whether values of this unit lie between 0 and 1 and read best in percent."""
     return unit.split(" ")[0] in _SHARES
+
+
+def is_bounded(unit: str) -> bool:
+    """Whether no value of this unit can exceed 1, so that a scale has to end there."""
+    return is_share(unit) or unit == "severity"
 
 
 def share(value: float) -> str:

@@ -8,7 +8,9 @@ import shlex
 from gate.report.text import visible
 from gate.result import Result
 
-__all__ = ["command"]
+__all__ = ["LEAD", "command"]
+
+LEAD = "In the same folder, with the same settings file:"
 
 _DATA = (("seeds", "--seeds"), ("long_tail", "--long-tail"), ("profile", "--profile"))
 
@@ -16,8 +18,8 @@ _DATA = (("seeds", "--seeds"), ("long_tail", "--long-tail"), ("profile", "--prof
 def command(result: Result, separator: str = " ") -> str:
     """``gate run …`` with the pinned model, the data, the policy, the seed and the executions that were done.
 
-    Settings that the record does not hold (input, output, coverage) come from the same ``gate.yaml``. The budget is given in
-    executions, because only such a budget makes two runs alike.
+    Settings that the record does not hold (input, output, coverage) come from the same settings file, as ``LEAD`` says. The budget is
+    given in executions, because only such a budget makes two runs alike. The output goes to a new folder, since the run's own is taken.
 
     Args:
         result: the finished run.
@@ -33,8 +35,11 @@ def command(result: Result, separator: str = " ") -> str:
         options.append(("--seed", str(result.campaign.seed)))
         if result.campaign.executions > 0:
             options.append(("--executions", str(result.campaign.executions)))
+        if result.campaign.judge_half != "all":
+            options.append(("--judge-half", result.campaign.judge_half))
         if re.fullmatch(r"cpu|cuda(:\d+)?", result.campaign.device):
             options.append(("--device", result.campaign.device))
     if result.previous is not None:
         options.append(("--previous", result.previous.source))
+    options.append(("--out", "again"))
     return separator.join(["gate run", *(f"{name} {shlex.quote(visible(value, 400, isolate=False))}" for name, value in options)])

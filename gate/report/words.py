@@ -8,28 +8,33 @@ from typing import Any
 
 from gate.metrics.catalogue import CATALOGUE
 from gate.policy.threshold import Threshold
-from gate.report.numbers import amount, count, duration
+from gate.report.numbers import amount, count, duration, interval, is_share
 from gate.report.text import NAME, visible
 from gate.result import CampaignSummary, Defect, Metric, Result, RuleResult, Status, Verdict
 
 __all__ = [
     "BREACHING",
+    "JUDGING",
     "VERDICT_MEANING",
     "VERDICT_WORD",
     "advisory_note",
     "campaign_sentence",
     "candidate_name",
     "headline",
+    "judged_half_note",
     "limit_of",
+    "limits_in_words",
     "meaning",
     "metric_reason",
     "moment",
     "no_rules",
     "partial_note",
     "recipe_in_words",
+    "rule_interval",
     "rule_result_in_words",
     "sentence",
     "short_digest",
+    "side_facts",
     "stop_reason_in_words",
     "title",
     "worst_first",
@@ -42,6 +47,7 @@ VERDICT_MEANING = {
     Verdict.INCONCLUSIVE: "There is not enough evidence to say yes or no; this is not a pass.",
     Verdict.ERROR: "The model could not be evaluated; this is not a pass.",
 }
+JUDGING = ("defect_rate", "mutant_failure_rate", "robust_margin_p05")  # metrics from the judging arm
 BREACHING = (Status.ERROR, Status.FAIL, Status.INCONCLUSIVE)  # a rule with one of these keeps the verdict from being pass
 
 _ORDER = {
@@ -66,6 +72,22 @@ _STOPPED = {
     "interrupted": "the run was interrupted",
     "error": "an error ended it",
 }
+_FACTS = {  # key of ``Metric.extra`` -> singular and plural words around a number
+    "defects": ("{} defect", "{} defects"),
+    "executions": ("{} execution", "{} executions"),
+    "mutants": ("{} mutant", "{} mutants"),
+    "file": ("{} recurs in the saved file", "{} recur in the saved file"),
+    "seed": ("{} recurs in the unchanged seed input", "{} recur in the unchanged seed input"),
+    "fresh": ("{} recurs in fresh mutants", "{} recur in fresh mutants"),
+    "seeds_without_valid_mutants": ("{} seed input without a valid mutant left out", "{} seed inputs without a valid mutant left out"),
+    "seeds_incomplete": ("{} seed input with mutants not run left out", "{} seed inputs with mutants not run left out"),
+    "long_tail_errors": ("{} wrong answer in the long-tail set", "{} wrong answers in the long-tail set"),
+    "seed_inputs": ("{} seed input with defects", "{} seed inputs with defects"),
+    "undecided": ("{} defect could not be compared", "{} defects could not be compared"),
+    "radius": ("radius {}", "radius {}"),
+}
+_SHARES_OF_A_METRIC = {"chance": "by chance {}", "initial": "seeds alone {}", "final": "at the end {}"}
+_HIDDEN = ("seed", "grain")  # parameters that only make a draw repeatable
 
 
 def title(metric: str) -> str:
@@ -149,9 +171,45 @@ def worst_first(rules: tuple[RuleResult, ...]) -> list[RuleResult]:
 
 
 def rule_result_in_words(rule: RuleResult) -> str:
-    """The value a rule saw, with its slice."""
-    value = amount(rule.value, rule.unit)
+    """The value a rule saw, with its slice; ``not measured`` for a skipped rule, whose record may hold a value that it did not judge."""
+    value = amount(None if rule.status is Status.SKIPPED else rule.value, rule.unit)
     return f"{value} ({visible(rule.slice, NAME)})" if rule.slice else value
+
+
+def rule_interval(rule: RuleResult) -> str:
+    """The interval of the value a rule saw; empty where there is none or the rule was skipped."""
+    return "" if rule.status is Status.SKIPPED else interval(rule.lower, rule.upper, rule.unit, rule.confidence)
+
+
+def limits_in_words(rule: RuleResult) -> str:
+    """Both limits, e.g. ``breached when > 0.20; warns when > 0.10``. A rule that only warns has its warning limit as its threshold."""
+    fails = rule.threshold if rule.threshold != rule.warn else ""
+    parts = [f"{words} {visible(text, NAME)}" for words, text in (("breached when", fails), ("warns when", rule.warn)) if text]
+    return "; ".join(parts)
+
+
+def side_facts(metric: Metric) -> str:
+    """What was counted beside a metric, e.g. ``14 defects, 0.9 s of device time``; nothing of seed inputs where none was left out."""
+    told = [_fact(key, value, metric.unit) for key, value in metric.extra.items() if value or not key.startswith("seeds_")]
+    return ", ".join(told[:4])
+
+
+def _fact(key: str, value: float, unit: str) -> str:
+    if key in _SHARES_OF_A_METRIC:
+        return _SHARES_OF_A_METRIC[key].format(amount(value, "share" if is_share(unit) else ""))
+    if key == "device_hours":
+        return f"{duration(value * 3600)} of device time"
+    number = amount(value, "count")
+    if key in _FACTS:
+        return _FACTS[key][value != 1].format(number)
+    return f"{visible(key.replace('_', ' '), NAME)}: {number}"
+
+
+def judged_half_note(result: Result) -> str | None:
+    """Which seed inputs the numbers of the judging arm come from, where they are not all."""
+    if result.campaign is None or result.campaign.judge_half == "all":
+        return None
+    return f"from half {result.campaign.judge_half} of the seed inputs only"
 
 
 def recipe_in_words(defect: Defect) -> str:
@@ -174,7 +232,7 @@ def _step_in_words(step: Mapping[str, Any]) -> str:
         shown = [
             f"{visible(str(key).replace('_', ' '), 40)} {_short(value)}"
             for key, value in parameters.items()
-            if key != "seed" and _is_short(value)
+            if key not in _HIDDEN and _is_short(value)
         ][:4]
         if shown:
             words += f" ({', '.join(shown)})"

@@ -14,8 +14,8 @@ from gate.policy.threshold import Threshold
 from gate.report.bar import WIDTH, bar
 from gate.report.curve import panels
 from gate.report.numbers import amount, duration, interval, split
-from gate.report.words import moment
-from gate.result import CurvePoint
+from gate.report.words import moment, side_facts
+from gate.result import CurvePoint, Metric
 
 FINITE = st.floats(0, 1e9, allow_nan=False)
 
@@ -72,6 +72,35 @@ def test_value_interval_and_limit_lie_on_the_scale_in_their_order(
     assert 0 <= made.lower <= made.value <= made.upper <= WIDTH
     assert (made.limit <= made.value) or threshold.limit > value
     assert made.breach == ((made.limit, round(WIDTH - made.limit, 1)) if side == ">" else (0.0, made.limit))
+
+
+@pytest.mark.parametrize("metric", ["robust_margin_p05", "defect_rate"])
+def test_the_scale_of_what_cannot_exceed_one_ends_at_one(metric: str) -> None:
+    spec = CATALOGUE[metric]
+    made = bar(0.46, 0.0, 1.0, spec.unit, Threshold.parse("0.10", spec))
+    assert made.end_text == ("100 %" if spec.is_share else "1")
+    assert made.upper is not None
+    assert made.upper > 0.95 * WIDTH
+
+
+@pytest.mark.parametrize(
+    ("unit", "extra", "words"),
+    [
+        (
+            "share",
+            {"file": 4.0, "seed": 0.0, "fresh": 1.0},
+            "4 recur in the saved file, 0 recur in the unchanged seed input, 1 recurs in fresh mutants",
+        ),
+        ("share", {"seeds_without_valid_mutants": 0.0, "seeds_incomplete": 0.0, "mutants": 1440.0}, "1,440 mutants"),
+        ("share", {"seeds_incomplete": 3.0}, "3 seed inputs with mutants not run left out"),
+        ("share", {"chance": 0.21, "long_tail_errors": 24.0}, "by chance 21.0 %, 24 wrong answers in the long-tail set"),
+        ("share", {"initial": 0.81, "final": 0.92}, "seeds alone 81.0 %, at the end 92.0 %"),
+        ("per device-hour", {"defects": 8.0, "device_hours": 0.0004}, "8 defects, 1.4 s of device time"),
+        ("severity", {"kinds_of_weather": 2.0}, "kinds of weather: 2"),
+    ],
+)
+def test_what_was_counted_beside_a_metric_is_told_as_a_count(unit: str, extra: dict[str, float], words: str) -> None:
+    assert side_facts(Metric(value=0.5, unit=unit, extra=extra)) == words
 
 
 def _curve(number: int) -> list[CurvePoint]:
