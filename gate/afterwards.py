@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gate.campaign.supervisor import Worker
 from gate.config import InputSettings
+from gate.corpus.export import file_of
 from gate.domains.image import picture
 from gate.errors import ConfigError, DataError, EvidenceError, ModelError, OutputError
 from gate.metrics.evidence import Evidence
@@ -86,6 +87,8 @@ def write_elsewhere(result: Result, run: Path, out: Path) -> None:
     Raises:
         OutputError: the folder is not empty or can't be written.
     """
+    if out.resolve().is_relative_to(run.resolve()):
+        raise OutputError("The output folder lies inside the run's, which stays as it is.", where=str(out), hint="Give another --out.")
     try:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
@@ -161,7 +164,7 @@ def replay_defect(
             worker.call("load", parameters)
 
             def answers(name: str, count: int) -> list[tuple[int, float]]:
-                sample = _load(run / defect.files.get(name, ""), defect.id)
+                sample = picture.load(file_of(defect, name, run))
                 seen = replay(worker, sample, defect.label, reading.output_kind, count)
                 return [(int(one.predicted[0]), float(np.nan_to_num(one.probabilities[0]).max())) for one in seen]
 
@@ -210,9 +213,3 @@ def _reading(run: Path) -> Reading:
         return Reading.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         raise OutputError("The run does not say how it read its files.", where=str(path), hint="Give the whole folder of a run.") from error
-
-
-def _load(path: Path, defect_id: str) -> np.ndarray:
-    if not path.is_file():
-        raise DataError(f"The run lacks a file of its defect {defect_id}.", where=str(path), hint="Give the whole folder of a run.")
-    return picture.load(path)

@@ -160,7 +160,7 @@ class BudgetSettings(_Section):
     """The campaign ends at whichever comes first; None sets no limit. Wall time counts from the start of the command."""
 
     wall: float | None = None  # seconds; written 90s, 10m, 2h
-    executions: int | None = Field(default=None, gt=0)
+    executions: int | None = Field(default=None, gt=0, le=10**12)
     device: float | None = None  # seconds for which the device is held
 
     @field_validator("wall", "device", mode="before")

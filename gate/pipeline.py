@@ -285,9 +285,9 @@ def _class_names(settings: Settings) -> tuple[str, ...] | None:
     path = Path(settings.classes)
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name with a null byte is no path at all
         raise ConfigError(
-            f"The class names can't be read: {error.strerror or error}.",
+            f"The class names can't be read: {getattr(error, 'strerror', None) or error}.",
             where=str(path),
             hint="Check the path of `classes`, or write the names as a list.",
         ) from error

@@ -57,7 +57,8 @@ def read(path: Path, *, error: type[GateError] = ConfigError) -> Document:
         error: the file can't be read or is not strict YAML.
     """
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)  # no more than decides: a device never ends
     except OSError as cause:
         raise error(f"The file can't be read: {cause.strerror or cause}.", where=str(path)) from cause
     return parse(raw, str(path), error=error)
@@ -70,7 +71,7 @@ def parse(raw: bytes, source: str, *, error: type[GateError] = ConfigError) -> D
         error: with ``source:line`` and what to do.
     """
     if len(raw) > MAX_BYTES:
-        raise error(f"The file is {len(raw)} bytes long; {MAX_BYTES} are allowed.", where=source)
+        raise error(f"The file is longer than the {MAX_BYTES} bytes that are allowed.", where=source)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as cause:
@@ -125,6 +126,9 @@ def _build(node: Node, path: Path_, lines: dict[Path_, int], source: str, error:
     if tag.endswith("timestamp"):
         return str(node.value)  # dates stay text here; who wants a date checks it and says what is wrong
     try:
-        return yaml.constructor.construct_object(node)
+        value = yaml.constructor.construct_object(node)
+        if isinstance(value, int) and abs(value) >= 2**64:
+            raise ValueError("too large")
+        return value
     except (YAMLError, ValueError) as cause:
-        raise error(f"The value {node.value!r} can't be read.", where=here) from cause
+        raise error(f"The value {str(node.value)[:80]!r} can't be read.", where=here) from cause

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 from gate.errors import DataError, OutputError
 from gate.result import Defect, Result
 
-__all__ = ["Export", "export", "half_of"]
+__all__ = ["Export", "export", "file_of", "half_of"]
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,16 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
             raise OutputError("The export folder is not empty.", where=str(out), hint="Give a new folder with --out.")
-        x = np.stack([load(_file(defect, "mutant_data", run)) for defect in chosen])
-        pictures = [_file(defect, "mutant", run) for defect in chosen]
+        x = np.stack([load(file_of(defect, "mutant_data", run)) for defect in chosen])
+        pictures = [file_of(defect, "mutant", run) for defect in chosen]
         np.savez_compressed(out / "train.npz", x=x, y=np.array([defect.label for defect in chosen], dtype=np.int64))
         for defect, picture in zip(chosen, pictures, strict=True):
+            if not re.fullmatch(r"[\w-]{1,64}", defect.id, re.ASCII):
+                raise DataError(
+                    "The run's record names a defect by what can't be a file's name.",
+                    where=str(run),
+                    hint="Don't use a run that was edited.",
+                )
             folder = out / "pictures" / _folder_name(result, defect.label)
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(picture, folder / f"{defect.id}.png")
@@ -94,9 +101,18 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
     return Export(out, len(chosen), len(usable) - len(chosen), len(result.defects) - len(usable))
 
 
-def _file(defect: Defect, name: str, run: Path) -> Path:
+def file_of(defect: Defect, name: str, run: Path) -> Path:
+    """The path of a defect's file, which lies inside the run.
+
+    Raises:
+        DataError: it is missing, or leads out of the run.
+    """
     path = run / defect.files.get(name, "")
-    if not path.is_file() or not path.resolve().is_relative_to(run.resolve()):
+    try:
+        inside = path.is_file() and path.resolve().is_relative_to(run.resolve())
+    except (OSError, ValueError):
+        inside = False
+    if not inside:
         raise DataError(f"The run lacks a file of its defect {defect.id}.", where=str(path), hint="Give the whole run folder.")
     return path
 

@@ -79,7 +79,7 @@ class Rule(_Part):
     warn: Threshold | None = None
     on_breach: Literal["fail", "inconclusive"]
     on_missing: Literal["inconclusive", "skip", "fail"] = "inconclusive"
-    confidence: float | None = Field(default=None, gt=0, lt=1)  # None: the point value decides
+    confidence: float | None = Field(default=None, gt=0, le=0.999999)  # None: the point value decides
     min_samples: int | None = Field(default=None, ge=1)
     slice: Slice | None = None
     compare: Compare | None = None

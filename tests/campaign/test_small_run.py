@@ -175,6 +175,22 @@ def test_a_judgement_can_be_written_elsewhere_with_its_pictures(run: Run, tmp_pa
         write_elsewhere(strict, run.folder, tmp_path / "out")
 
 
+def test_a_judgement_is_never_written_into_the_run(run: Run) -> None:
+    for inside in (run.folder, run.folder / "defects" / "new"):
+        with pytest.raises(OutputError, match="inside the run"):
+            write_elsewhere(run.result, run.folder, inside)
+    assert not (run.folder / "defects" / "new").exists()
+
+
+def test_replay_opens_no_file_outside_of_the_run(run: Run, tmp_path: Path) -> None:
+    write_elsewhere(run.result, run.folder, tmp_path / "out")
+    record = json.loads((tmp_path / "out" / "result.json").read_text())
+    record["defects"][0]["files"]["mutant_data"] = "../../../../../../etc/passwd"
+    (tmp_path / "out" / "result.json").write_text(json.dumps(record))
+    with pytest.raises(DataError, match="lacks a file"):
+        replay_defect(tmp_path / "out", record["defects"][0]["id"], device="cpu")
+
+
 def test_a_run_without_evidence_can_not_be_judged(run: Run, tmp_path: Path) -> None:
     write_elsewhere(run.result, run.folder, tmp_path / "out")
     evidence = tmp_path / "out" / "campaign" / "evidence.json"

@@ -149,6 +149,15 @@ def test_mutants_of_the_judging_arm_are_never_exported(tmp_path: Path) -> None:
     assert set(ids_in(tmp_path / "out")) == {d.id for d in defects if d.arm == "search"}
 
 
+def test_a_defects_id_chooses_no_path(tmp_path: Path) -> None:
+    result = make_run(tmp_path / "run")
+    first = result.defects[0].model_copy(update={"id": "../../../pwn"})
+    edited = result.model_copy(update={"defects": (first, *result.defects[1:])})
+    with pytest.raises(DataError, match="can't be a file's name"):
+        export(edited, tmp_path / "run", tmp_path / "deep" / "out", half="all", load=picture.load)
+    assert not list(tmp_path.rglob("pwn*"))
+
+
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
     result = make_run(tmp_path / "run")
     (tmp_path / "out").mkdir()
