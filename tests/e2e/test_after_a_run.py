@@ -122,7 +122,7 @@ def test_the_halves_of_the_export_are_disjoint_and_train(finished: Finished, tmp
     [
         (["evaluate", "nowhere", "--policy", "smoke"], 2, ["nowhere", "No finished run"]),
         (["evaluate", "RUN", "--policy", "smok"], 2, ["smok", "smoke"]),
-        (["evaluate", "RUN", "--policy", "smoke", "--out", "RUN"], 2, ["not empty"]),
+        (["evaluate", "RUN", "--policy", "smoke", "--out", "RUN"], 2, ["inside the run"]),
         (["report", "nowhere"], 2, ["nowhere"]),
         (["replay", "RUN", "d-nothing"], 2, ["d-nothing", "d-"]),
         (["replay", "RUN", ""], 2, ["no defect"]),
