@@ -41,6 +41,7 @@ from gate.metrics.evidence import (
     LongTailEvidence,
     RegressionEvidence,
 )
+from gate.metrics.long_tail_hits import MIN_DEFECTS, MIN_ERRORS
 from gate.models.outputs import OutputKind, predictions
 from gate.policy.load import LoadedPolicy, load_policy
 from gate.record import evidence_of, judged, record, unjudged
@@ -70,8 +71,6 @@ __all__ = ["Outcome", "run"]
 
 DEFAULT_BUDGET = BudgetSettings.model_validate({"wall": "10m"})  # where neither the user nor the policy says
 LARGEST_BATCH = MAX_PAYLOAD - (1 << 20)  # bytes of samples; their labels travel with them
-LONG_TAIL_ERRORS = 20  # below this, and below this many natural defects, long_tail_hit_rate is null
-LONG_TAIL_DEFECTS = 10
 
 
 @dataclass(frozen=True)
@@ -477,7 +476,7 @@ def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, 
     wrong = np.flatnonzero((predicted != tail.y) & (predicted >= 0))
     defects = [d for d in work.confirmer.defects if d.natural and d.arm == "search" and d.predicted is not None]
     evidence = LongTailEvidence(labels=tuple(map(int, tail.y)), predicted=tuple(map(int, predicted)), kinds=tuple(tail.kinds or ()))
-    if len(defects) < LONG_TAIL_DEFECTS or len(wrong) < LONG_TAIL_ERRORS:
+    if len(defects) < MIN_DEFECTS or len(wrong) < MIN_ERRORS:
         work.long_tail = evidence
         return
     work.long_tail = evidence.model_copy(update={"reason": "the comparison did not end"})

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gate.campaign.loop import Seeds
+from gate.campaign.preflight import predict_all
 from gate.campaign.supervisor import Worker
 from gate.corpus.export import half_of
 from gate.domains.domain import InputDomain
@@ -135,11 +136,7 @@ def _read(
 
 
 def _predict(worker: Worker, x: np.ndarray, output_kind: OutputKind, batch_size: int) -> np.ndarray:
-    rows = []
-    for start in range(0, len(x), batch_size):
-        _, arrays = worker.call("forward", {}, {"x": x[start : start + batch_size]})
-        rows.append(predictions(arrays["raw"], output_kind))
-    return np.concatenate(rows)
+    return predictions(predict_all(worker, x, batch_size), output_kind)
 
 
 def _fresh_failures(

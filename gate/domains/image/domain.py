@@ -13,11 +13,9 @@ from gate.domains.image import picture
 from gate.domains.image.limits import Domain
 from gate.domains.image.natural import NaturalOperators
 from gate.domains.image.recipe import Step
-from gate.domains.image.validity import valid
+from gate.domains.image.validity import MODEL_OPERATORS, valid
 
 __all__ = ["ImageDomain"]
-
-_MODEL_FAMILIES = {"fgsm": "adversarial", "pgd": "adversarial", "coverage_gradient": "coverage_gradient"}
 
 
 class ImageDomain:
@@ -45,7 +43,7 @@ class ImageDomain:
     @property
     def model_bounds(self) -> Mapping[str, float]:
         """Bounds of the operators that need the model, those switched off left out."""
-        found = {name: getattr(getattr(self._limits, family), name) for name, family in _MODEL_FAMILIES.items()}
+        found = {name: getattr(getattr(self._limits, family), name) for name, family in MODEL_OPERATORS.items()}
         return {name: bound for name, bound in found.items() if bound}
 
     @property
@@ -60,7 +58,7 @@ class ImageDomain:
 
     def family(self, operator: str) -> str:
         """The family of an operator."""
-        return _MODEL_FAMILIES.get(operator) or self._operators.family_of(operator)
+        return MODEL_OPERATORS.get(operator) or self._operators.family_of(operator)
 
     def step(self, operator: str, severity: float, draw: int) -> Step:
         """A natural step; its parameters follow from the arguments alone."""
