@@ -30,7 +30,11 @@ __all__ = [
 ]
 
 ENVIRONMENT_PREFIX = "GATE_"
-CRITERIA = ("nc", "kmnc", "nbc", "snac", "tknc")
+CRITERIA = ("nc", "kmnc", "nbc", "snac", "tknc", "tknp", "map", "output", "nlc", "lsa", "dsa", "mdsa")
+UNBOUNDED = {"tknp": "count", "map": "count", "nlc": "statistic"}  # criteria whose value is no share of a fixed number of items
+
+Criterion = Literal["nc", "kmnc", "nbc", "snac", "tknc", "tknp", "map", "output", "nlc", "lsa", "dsa", "mdsa"]
+Bounds = tuple[float, float]
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>s|m|h)")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -132,11 +136,33 @@ class CoverageSettings(_Section):
     """Which neurons are watched, and by which criteria."""
 
     layers: Literal["auto"] | tuple[str, ...] = "auto"  # layer names; * matches any text
-    criteria: tuple[Literal["nc", "kmnc", "nbc", "snac", "tknc"], ...] = ("kmnc", "nbc")
-    guide: tuple[Literal["nc", "kmnc", "nbc", "snac", "tknc"], ...] | None = None  # default: all of criteria
-    nc_threshold: float = Field(default=0.75, ge=0, le=1)
+    criteria: tuple[Criterion, ...] = ("kmnc", "nbc")  # also written kmnc+nbc
+    guide: tuple[Criterion, ...] | None = None  # those that the search follows; default: all of criteria
+    neuron: Literal["mean", "max", "element"] = "mean"  # what a neuron of a convolution or token layer is; see docs/coverage.md
+    nc_threshold: float = 0.75
+    nc_scale: Literal["layer", "none"] = "layer"
     kmnc_sections: int = Field(default=100, ge=2, le=10_000)
+    kmnc_edges: Literal["left", "right"] = "left"
+    nbc_margin: float = Field(default=0.0, ge=0)  # standard deviations by which the range is widened
+    nbc_bounds: Bounds | None = None  # fixed limits instead of the range
+    snac_margin: float = Field(default=0.0, ge=0)
+    snac_bounds: Bounds | None = None
     tknc_k: int = Field(default=2, ge=1, le=1_000)
+    tknp_k: int = Field(default=2, ge=1, le=1_000)
+    tknp_joint: bool = False  # one pattern over all layers, instead of one a layer
+    map_threshold: float = 0.0  # an output above it counts as active
+    map_window: int | None = Field(default=None, ge=1)  # layers in a row that make one pattern; default: all
+    output_sections: int = Field(default=10, ge=1, le=1_000)  # of the confidence, for each class
+    surprise_sections: int = Field(default=100, ge=1, le=100_000)  # of lsa, dsa and mdsa
+    surprise_references: int = Field(default=1_000, ge=2)  # profile samples kept for each class
+    stall: int = Field(default=5_000, ge=1)  # search executions without anything new after which the search counts as stalled
+    stall_chance: float | None = Field(default=None, gt=0, lt=1)  # ... or an estimated chance of something new below this
+    on_stall: Literal["freeze", "end", "continue"] = "freeze"  # freeze: only the judging arm goes on; end: the campaign ends
+
+    @field_validator("criteria", "guide", mode="before")
+    @classmethod
+    def _joined(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split("+")) if isinstance(value, str) else value
 
     @field_validator("criteria", "layers", "guide")
     @classmethod
@@ -153,6 +179,16 @@ class CoverageSettings(_Section):
         extra = [name for name in self.guide or () if name not in self.criteria]
         if extra:
             raise ValueError(f"guide names {extra[0]!r}, which is not among criteria")
+        return self
+
+    @model_validator(mode="after")
+    def _threshold_fits(self) -> CoverageSettings:
+        if self.nc_scale == "layer" and not 0 <= self.nc_threshold <= 1:
+            raise ValueError("nc_threshold must lie between 0 and 1, unless nc_scale is none")
+        for name in ("nbc", "snac"):
+            bounds, margin = getattr(self, f"{name}_bounds"), getattr(self, f"{name}_margin")
+            if bounds is not None and (margin or bounds[0] > bounds[1]):
+                raise ValueError(f"{name}_bounds must be two rising numbers, and have no {name}_margin beside them")
         return self
 
 

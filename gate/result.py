@@ -18,10 +18,14 @@ __all__ = [
     "SCHEMA",
     "ArmSummary",
     "CampaignSummary",
+    "ClassCoverage",
+    "ControlComparison",
     "CoverageSummary",
     "CurvePoint",
     "DataSetInfo",
     "Defect",
+    "Discovery",
+    "LayerSummary",
     "Metric",
     "ModelInfo",
     "PolicyInfo",
@@ -31,6 +35,7 @@ __all__ = [
     "RootCause",
     "RuleResult",
     "Status",
+    "Unreached",
     "Verdict",
     "exit_code_of",
 ]
@@ -143,6 +148,7 @@ class CampaignSummary(_Frozen):
     device: str
     device_hours: float  # time for which the device was held by the search arm, in hours
     stop_reason: str  # executions | wall | device | saturated | interrupted | error
+    stalled_for: int = 0  # search executions since one covered something new
     unconfirmed: int = 0  # findings that there was no time left to confirm
     resumed: bool = False
     judge_half: Literal["all", "a", "b"] = "all"  # the half of the seed inputs that the judging arm's rates come from
@@ -153,9 +159,37 @@ class CampaignSummary(_Frozen):
     operators: dict[str, dict[str, float]] = Field(default_factory=dict)  # by operator: executions, valid, findings, new_items
 
 
-class CoverageSummary(_Frozen):
-    """One criterion over the campaign; shares between 0 and 1."""
+class ControlComparison(_Frozen):
+    """A control arm's coverage beside the search's after as many executions; both start from the seeds' coverage."""
 
+    executions: int  # of the control arm
+    gain: float  # of the control arm
+    search_gain: float  # of the search after so many executions
+
+
+class Discovery(_Frozen):
+    """How much there may be left to find, estimated from the items that the search met once and twice (Good-Turing, Chao)."""
+
+    executions: int  # valid search executions that the estimate rests on
+    chance: float  # that the next one covers something new, 0 to 1
+    seen: float | None  # share of what the search will reach that it has reached; None where too little is known
+
+
+class Unreached(_Frozen):
+    """What the campaign left uncovered in one place."""
+
+    place: str  # a layer; of output coverage a class
+    items: int  # uncovered
+    total: int
+    untouched: int = 0  # neurons of which nothing at all is covered
+    examples: tuple[str, ...] = ()  # in words, such as "neuron 17: above its range"
+
+
+class CoverageSummary(_Frozen):
+    """One criterion over the campaign. Values are shares between 0 and 1 where ``kind`` is share."""
+
+    kind: Literal["share", "count", "statistic"] = "share"
+    guides: bool = True  # whether the search followed it
     initial: float
     final: float
     gain: float
@@ -164,6 +198,34 @@ class CoverageSummary(_Frozen):
     covered: int = 0
     total: int | None = None
     by_layer: dict[str, float] = Field(default_factory=dict)
+    nonfinite: int = 0  # neurons that gave NaN or an infinite value
+    unreached: tuple[Unreached, ...] = ()  # where most is left first
+    random: ControlComparison | None = None  # the search's operators without guidance
+    noise: ControlComparison | None = None  # uniform noise
+    false_coverage: bool = False  # noise gained as much: this coverage says nothing
+    discovery: Discovery | None = None
+
+
+class LayerSummary(_Frozen):
+    """One watched layer."""
+
+    name: str
+    type: str
+    neurons: int
+    low: float | None = None  # lowest and highest finite output of any neuron over the profile set
+    high: float | None = None
+    constant: int = 0  # neurons whose output never varied over the profile set
+    head: bool = False  # the classifier head
+
+
+class ClassCoverage(_Frozen):
+    """What the mutants of one class's seed inputs did for the search's coverage."""
+
+    label: int
+    executions: int
+    valid: int
+    new_items: float  # newly covered items of the guiding criteria (gains of statistics included)
+    output: float | None = None  # share of this class's confidence sections that answers fell into, where output coverage is measured
 
 
 class CurvePoint(_Frozen):
@@ -267,6 +329,8 @@ class Result(_Frozen):
     preflight: tuple[PreflightCheck, ...] = ()
     campaign: CampaignSummary | None = None
     coverage: dict[str, CoverageSummary] = Field(default_factory=dict)
+    layers: tuple[LayerSummary, ...] = ()  # watched by the criteria
+    coverage_by_class: tuple[ClassCoverage, ...] = ()
     curve: tuple[CurvePoint, ...] = ()
     metrics: dict[str, Metric] = Field(default_factory=dict)
     rules: tuple[RuleResult, ...] = ()

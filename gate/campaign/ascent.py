@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gate.coverage.items import Criterion
+from gate.coverage.base import Criterion
 from gate.coverage.recorder import Recorder
 
 __all__ = ["ascend"]

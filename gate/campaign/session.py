@@ -20,7 +20,7 @@ from gate.campaign.attacks import attack
 from gate.campaign.wire import Arrays
 from gate.config import CoverageSettings, InputSettings
 from gate.coverage import criteria_from
-from gate.coverage.items import Criterion
+from gate.coverage.base import Criterion
 from gate.coverage.layers import choose_layers, list_layers
 from gate.coverage.recorder import Recorder
 from gate.domains.image.preprocess import Preprocess

@@ -10,7 +10,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gate.coverage.ranges import BoundedCriterion
+from gate.coverage.activations import ActivationBatch
+from gate.coverage.bits import Bits
+from gate.coverage.items import Hits
+from gate.coverage.ranges import BoundedCriterion, beyond, strictly
 
 __all__ = ["Boundary"]
 
@@ -28,16 +31,24 @@ class Boundary(BoundedCriterion):
         """Below and above."""
         return 2
 
-    def _items(self, flat: Tensor, finite: Tensor) -> Tensor:
-        lower, upper = self._limits()
-        neuron = torch.arange(flat.shape[1], device=flat.device)
-        beyond = torch.where(flat > upper, 2 * neuron + 1, torch.where(flat < lower, 2 * neuron, -1))
-        return torch.where(self._possible(), beyond, -1)
+    def _items(self, batch: ActivationBatch, columns: Tensor | None = None) -> Tensor:
+        below, above = (strictly(mask, batch) for mask in beyond(batch, *self._limits()))
+        neuron = torch.arange(self.neurons, device=batch.device)
+        if columns is not None:
+            below, above, neuron = below[:, columns], above[:, columns], columns
+        return torch.where(above, 2 * neuron + 1, torch.where(below, 2 * neuron, -1))
+
+    def _fresh(self, batch: ActivationBatch, known: Bits) -> Hits:
+        below, above = (strictly(mask, batch) for mask in beyond(batch, *self._limits()))
+        missing = ~known.unfolded().view(-1, 2)
+        # As most outputs are within the limits, both sides together are still few.
+        sample, column = ((below & missing[:, 0]) | (above & missing[:, 1])).nonzero(as_tuple=True)
+        return sample, 2 * column + above[sample, column]
 
     def _directions(self, start: int, values: Tensor) -> Tensor:
         stop = start + values.shape[1]
         lower, upper = (limit[start:stop] for limit in self._limits())
-        free = (self._state[2 * start : 2 * stop].view(-1, 2) != 2) & self._possible()[start:stop, None]
+        free = self._open(start, stop)
         up = torch.where(free[:, 1], upper - values, torch.inf)
         down = torch.where(free[:, 0], values - lower, torch.inf)
         return torch.where(free.any(1), torch.where(up <= down, 1, -1), 0).to(torch.int8)

@@ -10,12 +10,15 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from gate.coverage.items import Criterion
+from gate.coverage.activations import ActivationBatch
+from gate.coverage.bits import Bits
+from gate.coverage.items import Hits, NeuronCriterion, hits_of
+from gate.coverage.ranges import strictly
 
 __all__ = ["NeuronCoverage"]
 
 
-class NeuronCoverage(Criterion):
+class NeuronCoverage(NeuronCriterion):
     """One item a neuron.
 
     Args:
@@ -40,19 +43,30 @@ class NeuronCoverage(Criterion):
         """threshold and scale."""
         return {"threshold": self._threshold, "scale": self._scale}
 
-    def _items(self, flat: Tensor, finite: Tensor) -> Tensor:
+    def _active(self, batch: ActivationBatch) -> Tensor:
+        """bool [N, M]: strictly above the threshold."""
+        flat = batch.flat
         if self._scale == "layer":
-            parts = []
-            for start, stop in self._spans().values():
-                values, usable = flat[:, start:stop], finite[:, start:stop]
-                low = torch.where(usable, values, torch.inf).amin(1, keepdim=True)
-                high = torch.where(usable, values, -torch.inf).amax(1, keepdim=True)
-                # Equal values give 0/0 = NaN, which is above nothing.
-                parts.append((values - low) / (high - low))
-            flat = torch.cat(parts, 1)
-        neuron = torch.arange(flat.shape[1], device=flat.device)
-        return torch.where(flat > self._threshold, neuron, -1)
+            low, high = batch.limits()
+            # Equal values give 0/0 = NaN, which is above nothing.
+            flat = torch.cat(
+                [
+                    (flat[:, start:stop] - low[:, layer : layer + 1]).div_(high[:, layer : layer + 1] - low[:, layer : layer + 1])
+                    for layer, (start, stop) in enumerate(batch.spans.values())
+                ],
+                1,
+            )
+        return strictly(flat > self._threshold, batch)
+
+    def _items(self, batch: ActivationBatch, columns: Tensor | None = None) -> Tensor:
+        active = self._active(batch)
+        neuron = torch.arange(self.neurons, device=batch.device)
+        if columns is not None:
+            active, neuron = active[:, columns], columns
+        return torch.where(active, neuron, -1)
+
+    def _fresh(self, batch: ActivationBatch, known: Bits) -> Hits:
+        return hits_of(self._active(batch) & ~known.unfolded())
 
     def _directions(self, start: int, values: Tensor) -> Tensor:
-        free = self._state[start : start + values.shape[1]] != 2
-        return free.to(torch.int8).expand_as(values)
+        return self._open(start, start + values.shape[1])[:, 0].to(torch.int8).expand_as(values)

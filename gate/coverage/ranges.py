@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from gate.coverage.items import Activations, Criterion
+from gate.coverage.activations import ActivationBatch
+from gate.coverage.base import tensor_part
+from gate.coverage.items import NeuronCriterion
+from gate.coverage.merging import Merging
 
 __all__ = ["BoundedCriterion", "RangedCriterion"]
 
 
-class RangedCriterion(Criterion):
+class RangedCriterion(NeuronCriterion):
     """A criterion over [low, high] of every neuron, learned by ``fit``.
 
     Ranges widen with every profile batch, so a profile set of any size can be streamed. A neuron that gave no finite value has low > high.
     """
+
+    merging: ClassVar[Mapping[str, Merging]] = {**NeuronCriterion.merging, "low": Merging.SAME, "high": Merging.SAME}
 
     def __init__(self) -> None:
         super().__init__()
         self._low = torch.zeros(0)  # float32 [neurons]
         self._high = torch.zeros(0)
 
-    def fit(self, acts: Activations, y: Tensor | None = None) -> Self:
-        """See ``Criterion.fit``; learns low and high of every neuron."""
-        super().fit(acts, y)
-        flat = self._flat(acts)
-        finite = torch.isfinite(flat)
-        low = torch.where(finite, flat, torch.inf).amin(0)
-        high = torch.where(finite, flat, -torch.inf).amax(0)
+    def _learn(self, batch: ActivationBatch, y: Tensor | None) -> None:
+        low, high = batch.memo("range", lambda: (batch.replaced(torch.inf).amin(0), batch.replaced(-torch.inf).amax(0)))
         self._low = torch.minimum(self._low, low) if len(self._low) else low
         self._high = torch.maximum(self._high, high) if len(self._high) else high
-        return self
 
     @property
     def low(self) -> Tensor:
@@ -45,27 +44,22 @@ class RangedCriterion(Criterion):
         """float32 [neurons]: highest finite output over the profile set."""
         return self._high
 
+    def share_ranges(self, other: RangedCriterion) -> None:
+        """Takes the other one's tensors for its own where they are equal, so that one look at a batch serves both."""
+        if len(self._low) and torch.equal(self._low, other._low) and torch.equal(self._high, other._high):
+            self._low, self._high = other._low, other._high
+
     def _missing(self) -> str | None:
         return None if len(self._low) else f"{self.name} needs the range of every neuron: call fit with a profile set first"
 
-    def state_dict(self) -> dict[str, Any]:
-        """See ``Criterion.state_dict``; with low and high."""
-        return {**super().state_dict(), "low": self._low.cpu().clone(), "high": self._high.cpu().clone()}
+    def _part(self, key: str, value: Any) -> Any:
+        return tensor_part(value, torch.float32, self.neurons, 0) if key in ("low", "high") else super()._part(key, value)
 
-    def _parsed(self, state: Mapping[str, Any]) -> Self:
-        fresh = super()._parsed(state)
-        for key in ("low", "high"):
-            value = state[key]
-            if not isinstance(value, Tensor) or value.dtype != torch.float32 or value.shape not in ((fresh.neurons,), (0,)):
-                raise ValueError(f"{key!r} of the coverage state must be a float32 tensor of length {fresh.neurons}")
-            setattr(fresh, f"_{key}", value.detach().cpu().clone())
-        return fresh
 
-    def _check_same(self, other: Criterion) -> None:
-        super()._check_same(other)
-        assert isinstance(other, RangedCriterion)
-        if not _equal(self._low, other._low) or not _equal(self._high, other._high):
-            raise ValueError(f"{self.name}: the ranges come from another profile set")
+def beyond(batch: ActivationBatch, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Which outputs of a batch lie below ``low`` and which above ``high``: bool [N, M] twice, worked out once for all who ask."""
+    below = batch.memo(("below", id(low)), lambda: batch.flat < low)
+    return below, batch.memo(("above", id(high)), lambda: batch.flat > high)
 
 
 class BoundedCriterion(RangedCriterion):
@@ -73,15 +67,22 @@ class BoundedCriterion(RangedCriterion):
 
     Args:
         margin: the range is widened by this many standard deviations of the neuron over the profile set (population form).
-        bounds: a fixed (lower, upper) for every neuron in place of the profile's range; then no fit is needed.
+        bounds: fixed lower and upper limit for every neuron instead of its range, such as (0.1, 0.9); then no ``fit`` is needed.
     """
+
+    merging: ClassVar[Mapping[str, Merging]] = {
+        **RangedCriterion.merging,
+        "number": Merging.SAME,
+        "mean": Merging.SAME,
+        "squares": Merging.SAME,
+    }
 
     def __init__(self, *, margin: float = 0.0, bounds: Sequence[float] | None = None) -> None:
         super().__init__()
         if not 0 <= margin < float("inf"):
-            raise ValueError(f"margin must be 0 or more standard deviations, not {margin}")
-        if bounds is not None and not (len(bounds) == 2 and bounds[0] < bounds[1]):
-            raise ValueError(f"bounds must be (lower, upper), not {bounds}")
+            raise ValueError(f"margin must be a number of standard deviations from 0 on, not {margin}")
+        if bounds is not None and (len(bounds) != 2 or not -float("inf") < bounds[0] <= bounds[1] < float("inf")):
+            raise ValueError(f"bounds must be two rising finite numbers, not {bounds}")
         if bounds is not None and margin:
             raise ValueError("fixed bounds have no margin; give one of the two")
         self._margin = float(margin)
@@ -89,65 +90,75 @@ class BoundedCriterion(RangedCriterion):
         self._number = torch.zeros(0, dtype=torch.float64)  # [neurons]: finite profile values seen
         self._mean = torch.zeros(0, dtype=torch.float64)
         self._squares = torch.zeros(0, dtype=torch.float64)  # sum of squared deviations from the mean
+        self._known_limits: tuple[Tensor, Tensor] | None = None  # of the ranges as they are
 
     @property
     def options(self) -> dict[str, Any]:
         """margin and bounds."""
         return {"margin": self._margin, "bounds": self._bounds and list(self._bounds)}
 
-    def fit(self, acts: Activations, y: Tensor | None = None) -> Self:
-        """See ``RangedCriterion.fit``; with a margin, also the spread.
+    def _learn(self, batch: ActivationBatch, y: Tensor | None) -> None:
+        """With a margin, also the spread.
 
         Batches are joined as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
         """
-        super().fit(acts, y)
-        if self._margin:
-            flat = self._flat(acts).double()
-            finite = torch.isfinite(flat)
-            number = finite.sum(0).double()
-            mean = torch.where(finite, flat, 0).sum(0) / number.clamp(min=1)
-            squares = torch.where(finite, (flat - mean) ** 2, 0).sum(0)
-            if len(self._number):
-                joint = (self._number + number).clamp(min=1)
-                apart = mean - self._mean
-                squares = self._squares + squares + apart**2 * self._number * number / joint
-                mean = self._mean + apart * number / joint
-                number = self._number + number
-            self._number, self._mean, self._squares = number, mean, squares
-        return self
+        super()._learn(batch, y)
+        self._known_limits = None
+        if not self._margin:
+            return
+        flat = batch.replaced(0.0).double()
+        finite = torch.ones_like(flat, dtype=torch.bool) if batch.finite is None else batch.finite
+        number = finite.sum(0).double()
+        mean = flat.sum(0) / number.clamp(min=1)
+        squares = torch.where(finite, (flat - mean) ** 2, 0).sum(0)
+        if len(self._number):
+            joint = (self._number + number).clamp(min=1)
+            apart = mean - self._mean
+            squares = self._squares + squares + apart**2 * self._number * number / joint
+            mean = self._mean + apart * number / joint
+            number = self._number + number
+        self._number, self._mean, self._squares = number, mean, squares
 
     def _missing(self) -> str | None:
         return super()._missing() if self._bounds is None else None
 
+    def _move(self, device: torch.device) -> None:
+        if self._device != device:
+            self._known_limits = None
+        super()._move(device)
+
+    def _loaded(self) -> None:
+        super()._loaded()
+        self._known_limits = None
+
     def _limits(self) -> tuple[Tensor, Tensor]:
-        """Lower and upper limit, float32 [neurons] each."""
+        """Lower and upper limit, float32 [neurons] each; a neuron without a range has limits that nothing lies beyond."""
         if self._bounds is not None:
-            lower, upper = (torch.full((self.neurons,), bound, device=self._state.device) for bound in self._bounds)
-            return lower, upper
-        if self._margin:
-            spread = self._margin * (self._squares / self._number.clamp(min=1)).sqrt()
-            return (self._low - spread).float(), (self._high + spread).float()
-        return self._low, self._high
+            if self._known_limits is None:
+                lower, upper = (torch.full((self.neurons,), bound, device=self._device) for bound in self._bounds)
+                self._known_limits = (lower, upper)
+            return self._known_limits
+        if self._known_limits is None or (not self._margin and self._known_limits[0] is not self._low):
+            low, high = self._low, self._high
+            if self._margin:
+                spread = self._margin * (self._squares / self._number.clamp(min=1)).sqrt()
+                low, high = (low - spread).float(), (high + spread).float()
+            # A neuron that gave no finite profile value has no range to leave; low = +inf and high = -inf would say that all is beyond.
+            empty = self._low > self._high
+            if bool(empty.any()):
+                low, high = low.masked_fill(empty, -torch.inf), high.masked_fill(empty, torch.inf)
+            self._known_limits = (low, high)
+        return self._known_limits
 
     def _possible(self) -> Tensor:
-        # A neuron that gave no finite profile value has no range to leave.
         return self._low <= self._high if len(self._low) and self._bounds is None else super()._possible()
 
-    def state_dict(self) -> dict[str, Any]:
-        """See ``RangedCriterion.state_dict``; with the moments that a margin is made from."""
-        moments = {"number": self._number, "mean": self._mean, "squares": self._squares}
-        return {**super().state_dict(), **{key: value.cpu().clone() for key, value in moments.items()}}
-
-    def _parsed(self, state: Mapping[str, Any]) -> Self:
-        fresh = super()._parsed(state)
-        for key in ("number", "mean", "squares"):
-            value = state[key]
-            length = fresh.neurons if self._margin and len(fresh._low) else 0
-            if not isinstance(value, Tensor) or value.dtype != torch.float64 or value.shape != (length,):
-                raise ValueError(f"{key!r} of the coverage state must be a float64 tensor of length {length}")
-            setattr(fresh, f"_{key}", value.detach().cpu().clone())
-        return fresh
+    def _part(self, key: str, value: Any) -> Any:
+        if key not in ("number", "mean", "squares"):
+            return super()._part(key, value)
+        return tensor_part(value, torch.float64, self.neurons if self._margin and len(self._low) else 0)
 
 
-def _equal(one: Tensor, other: Tensor) -> bool:
-    return torch.equal(one.cpu(), other.cpu())
+def strictly(mask: Tensor, batch: ActivationBatch) -> Tensor:
+    """``mask`` [N, M] without what is not finite."""
+    return mask if batch.finite is None else mask & batch.finite

@@ -10,7 +10,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gate.coverage.ranges import BoundedCriterion
+from gate.coverage.activations import ActivationBatch
+from gate.coverage.bits import Bits
+from gate.coverage.items import Hits, hits_of
+from gate.coverage.ranges import BoundedCriterion, beyond, strictly
 
 __all__ = ["StrongActivation"]
 
@@ -23,11 +26,18 @@ class StrongActivation(BoundedCriterion):
 
     name: ClassVar[str] = "snac"
 
-    def _items(self, flat: Tensor, finite: Tensor) -> Tensor:
-        neuron = torch.arange(flat.shape[1], device=flat.device)
-        return torch.where((flat > self._limits()[1]) & self._possible(), neuron, -1)
+    def _items(self, batch: ActivationBatch, columns: Tensor | None = None) -> Tensor:
+        above = self._above(batch)
+        neuron = torch.arange(self.neurons, device=batch.device)
+        if columns is not None:
+            above, neuron = above[:, columns], columns
+        return torch.where(above, neuron, -1)
+
+    def _fresh(self, batch: ActivationBatch, known: Bits) -> Hits:
+        return hits_of(self._above(batch) & ~known.unfolded())
+
+    def _above(self, batch: ActivationBatch) -> Tensor:
+        return strictly(beyond(batch, *self._limits())[1], batch)
 
     def _directions(self, start: int, values: Tensor) -> Tensor:
-        span = slice(start, start + values.shape[1])
-        free = (self._state[span] != 2) & self._possible()[span]
-        return free.to(torch.int8).expand_as(values)
+        return self._open(start, start + values.shape[1])[:, 0].to(torch.int8).expand_as(values)

@@ -5,19 +5,20 @@ Source: Ma et al., "DeepGauge: multi-granularity testing criteria for deep learn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from gate.coverage.items import Criterion
+from gate.coverage.activations import ActivationBatch
+from gate.coverage.bits import Bits
+from gate.coverage.items import Hits, NeuronCriterion
 from gate.errors import ConfigError
 
 __all__ = ["TopK"]
 
 
-class TopK(Criterion):
+class TopK(NeuronCriterion):
     """One item a neuron.
 
     Of equal outputs the neuron with the lower number comes first, so that every device answers alike. Outputs that are not finite are
@@ -31,38 +32,46 @@ class TopK(Criterion):
 
     def __init__(self, *, k: int = 2) -> None:
         super().__init__()
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ValueError(f"k must be a whole number of at least 1, not {k!r}")
-        self._k = k
+        self._k = checked_k(k)
 
     @property
     def options(self) -> dict[str, Any]:
         """k."""
         return {"k": self._k}
 
-    def _lay_out(self, layers: Mapping[str, int], device: torch.device) -> None:
-        for name, width in layers.items():
-            if self._k > width:
-                raise ConfigError(
-                    f"The top {self._k} of layer {name!r} can't be counted: it has {width} neurons.",
-                    where="coverage.tknc_k",
-                    hint=f"Set it to at most {width}, or leave the layer out in coverage.layers.",
-                )
-        super()._lay_out(layers, device)
+    def _laid_out(self) -> None:
+        check_widths(self._k, self._layers, self.name)
+        super()._laid_out()
 
-    def _items(self, flat: Tensor, finite: Tensor) -> Tensor:
-        usable = torch.where(finite, flat, -torch.inf)
-        parts = []
-        for start, stop in self._spans().values():
-            values = usable[:, start:stop]
-            last = values.topk(self._k, dim=1).values[:, -1:]
-            above = values > last
-            tied = values == last
-            room = self._k - above.sum(1, keepdim=True)
-            parts.append(above | (tied & (tied.cumsum(1) <= room)))
-        neuron = torch.arange(flat.shape[1], device=flat.device)
-        return torch.where(torch.cat(parts, 1), neuron, -1)
+    def _items(self, batch: ActivationBatch, columns: Tensor | None = None) -> Tensor:
+        neurons, usable = batch.top(self._k)
+        items = torch.full_like(batch.flat, -1, dtype=torch.int64)
+        found = neurons.flatten(1)
+        items.scatter_(1, found, torch.where(usable.flatten(1), found, -1))
+        return items if columns is None else items[:, columns]
+
+    def _fresh(self, batch: ActivationBatch, known: Bits) -> Hits:
+        neurons, usable = batch.top(self._k)
+        sample, layer, place = (usable & ~known.has(neurons)).nonzero(as_tuple=True)
+        return sample, neurons[sample, layer, place]
 
     def _directions(self, start: int, values: Tensor) -> Tensor:
-        free = self._state[start : start + values.shape[1]] != 2
-        return free.to(torch.int8).expand_as(values)
+        return self._open(start, start + values.shape[1])[:, 0].to(torch.int8).expand_as(values)
+
+
+def checked_k(k: int) -> int:
+    """``k``, or ValueError where it is no whole number of at least 1."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"k must be a whole number of at least 1, not {k!r}")
+    return k
+
+
+def check_widths(k: int, layers: dict[str, int], criterion: str) -> None:
+    """Raises ConfigError where a layer has fewer than k neurons."""
+    for name, width in layers.items():
+        if k > width:
+            raise ConfigError(
+                f"The top {k} of layer {name!r} can't be counted: it has {width} neurons.",
+                where=f"coverage.{criterion}_k",
+                hint=f"Set it to at most {width}, or leave the layer out in coverage.layers.",
+            )

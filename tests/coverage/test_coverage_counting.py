@@ -132,7 +132,7 @@ def test_the_settings_give_criteria_with_their_options() -> None:
     made = criteria_from(CoverageSettings(criteria=("tknc", "kmnc", "nc"), kmnc_sections=7, tknc_k=3, nc_threshold=0.2))
     assert [(name, c.options) for name, c in made.items()] == [
         ("tknc", {"k": 3}),
-        ("kmnc", {"sections": 7}),
+        ("kmnc", {"sections": 7, "edges": "left"}),
         ("nc", {"threshold": 0.2, "scale": "layer"}),
     ]
 

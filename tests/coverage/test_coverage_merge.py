@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gate.coverage import criterion
-from gate.coverage.items import Criterion
+from gate.coverage.base import Criterion
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("nc", {"threshold": 0.5}),
@@ -86,13 +86,14 @@ def test_states_that_do_not_belong_are_refused() -> None:
     with pytest.raises(ValueError, match="'kmnc'"):
         criterion("nbc").load_state_dict(good | {"number": good["low"], "mean": good["low"], "squares": good["low"]})
     for change in (
-        {"state": good["state"][:-1]},
-        {"state": good["state"] + 2},
-        {"state": good["state"].float()},
+        {"hit": good["hit"][:-1]},
+        {"hit": good["hit"] | -1},
+        {"hit": good["hit"].float()},
+        {"raw": good["raw"] & 0},
         {"low": good["low"][:2]},
         {"layers": {"a": 6}},
         {"layers": {"a": "6"}},
-        {"format": 2},
+        {"format": 1},
         {"more": 1},
     ):
         with pytest.raises(ValueError, match="state"):

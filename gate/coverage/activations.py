@@ -1,0 +1,154 @@
+"""One batch of activations, side by side in item order, with what several criteria need of it computed once.
+
+Criteria look at the same numbers in the same ways: which are finite, which lie beyond a neuron's usual range, which are the largest of
+their layer. Whatever one of them asks for first is kept here for the others, as long as the batch lives.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor
+
+__all__ = ["ActivationBatch", "Activations", "check_layer"]
+
+Activations = Mapping[str, Tensor]
+"""{layer: floating tensor [N, neurons]}, the same N for every layer."""
+
+T = TypeVar("T")
+
+
+class ActivationBatch:
+    """N samples of M neurons.
+
+    Attributes:
+        layers: {layer: neurons}, in item order.
+        flat: float32 [N, M].
+        logits: float [N, K] that the model answered with, or None.
+    """
+
+    def __init__(self, layers: Mapping[str, int], flat: Tensor, logits: Tensor | None = None) -> None:
+        self.layers = dict(layers)
+        self.flat = flat
+        self.logits = logits
+        self._memo: dict[Hashable, object] = {}
+
+    @classmethod
+    def of(cls, acts: Activations, logits: Tensor | None = None, layers: Mapping[str, int] | None = None) -> ActivationBatch:
+        """Lays activations side by side.
+
+        Args:
+            acts: the activations.
+            logits: of the same samples.
+            layers: the layers and widths that are wanted, in item order; None takes them as they come.
+
+        Raises:
+            ValueError: none at all, other layers or widths than wanted, not floating [N, neurons], or different numbers of samples.
+        """
+        if not acts:
+            raise ValueError("no layers given")
+        if layers and set(acts) != set(layers):
+            raise ValueError(f"wrong layers: missing {sorted(set(layers) - set(acts))}, not watched {sorted(set(acts) - set(layers))}")
+        for name, values in acts.items():
+            check_layer(name, values, (layers or {}).get(name))
+        counts = {name: len(values) for name, values in acts.items()}
+        samples = next(iter(counts.values()))
+        if any(count != samples for count in counts.values()):
+            raise ValueError(f"the layers have different numbers of samples: {counts}")
+        if logits is not None and (logits.ndim != 2 or len(logits) != samples or not logits.is_floating_point()):
+            raise ValueError(f"logits must be a floating tensor [{samples}, classes], not {logits.dtype} {list(logits.shape)}")
+        order = list(layers or acts)
+        flat = torch.cat([acts[name].detach().to(torch.float32) for name in order], dim=1)
+        return cls({name: acts[name].shape[1] for name in order}, flat, None if logits is None else logits.detach().to(flat.device))
+
+    def __len__(self) -> int:
+        return len(self.flat)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the activations are."""
+        return self.flat.device
+
+    def memo(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` returned the first time that ``key`` was asked for."""
+        if key not in self._memo:
+            self._memo[key] = make()
+        return cast(T, self._memo[key])
+
+    def rows(self, index: Tensor) -> ActivationBatch:
+        """The samples int64 [n] of this batch, in that order."""
+        logits = None if self.logits is None else self.logits[index]
+        return ActivationBatch(self.layers, self.flat[index], logits)
+
+    @property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """{layer: (first neuron, one past the last)}."""
+        return self.memo("spans", lambda: spans_of(self.layers))
+
+    @property
+    def finite(self) -> Tensor | None:
+        """bool [N, M]: which are neither NaN nor infinite; None where all are, which is the usual case and costs one sum."""
+
+        def make() -> Tensor | None:
+            # In float64 no sum of finite float32 numbers overflows, and NaN and infinity stay what they are.
+            return None if bool(torch.isfinite(self.flat.sum(dtype=torch.float64))) else torch.isfinite(self.flat)
+
+        return self.memo("finite", make)
+
+    def replaced(self, value: float) -> Tensor:
+        """float32 [N, M]: ``flat`` with ``value`` in place of what is not finite."""
+        finite = self.finite
+        return self.flat if finite is None else self.memo(("replaced", value), lambda: torch.where(finite, self.flat, value))
+
+    def limits(self) -> tuple[Tensor, Tensor]:
+        """Lowest and highest finite value of each sample in each layer, float32 [N, layers] each; +inf and -inf where there is none."""
+
+        def make() -> tuple[Tensor, Tensor]:
+            lows, highs = self.replaced(torch.inf), self.replaced(-torch.inf)
+            spans = self.spans.values()
+            return (
+                torch.stack([lows[:, start:stop].amin(1) for start, stop in spans], 1),
+                torch.stack([highs[:, start:stop].amax(1) for start, stop in spans], 1),
+            )
+
+        return self.memo("limits", make)
+
+    def top(self, k: int) -> tuple[Tensor, Tensor]:
+        """The k largest of each layer, the lower number first where outputs are equal, so that every device answers alike.
+
+        Returns:
+            neurons: int64 [N, layers, k], numbered over all layers, in falling order of their outputs.
+            usable: bool [N, layers, k]; False where a layer has fewer finite outputs.
+        """
+
+        def make() -> tuple[Tensor, Tensor]:
+            flat = self.replaced(-torch.inf)
+            parts = [flat[:, start:stop] for start, stop in self.spans.values()]
+            # One more than wanted shows whether the last place is shared.
+            found: list[Sequence[Tensor]] = [part.topk(min(k + 1, part.shape[1]), dim=1) for part in parts]
+            tied = torch.stack([(values[:, 1:] == values[:, :-1]).any() for values, _ in found])
+            if bool(tied.any()):
+                # topk leaves open which of equal outputs it takes; a stable sort does not. It costs more, so only where there are any.
+                for layer in tied.nonzero().flatten().tolist():
+                    found[layer] = torch.sort(parts[layer], dim=1, descending=True, stable=True)
+            neurons = [index[:, :k] + start for (_, index), (start, _) in zip(found, self.spans.values(), strict=True)]
+            return torch.stack(neurons, 1), torch.stack([values[:, :k] > -torch.inf for values, _ in found], 1)
+
+        return self.memo(("top", k), make)
+
+
+def spans_of(layers: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """{layer: (first neuron, one past the last)} where the layers lie side by side."""
+    ends = list(itertools.accumulate(layers.values()))
+    return {name: (end - width, end) for (name, width), end in zip(layers.items(), ends, strict=True)}
+
+
+def check_layer(name: str, values: Tensor, width: int | None) -> None:
+    """Raises ValueError unless ``values`` is floating [N, neurons], of ``width`` neurons where that is given."""
+    if values.ndim != 2 or not values.is_floating_point() or not values.shape[1]:
+        raise ValueError(f"layer {name!r}: activations must be a floating tensor [N, neurons], not {values.dtype} {list(values.shape)}")
+    if width is not None and values.shape[1] != width:
+        raise ValueError(f"layer {name!r} has {width} neurons, these activations have {values.shape[1]}")

@@ -1,0 +1,113 @@
+"""Many yes-or-no answers in little memory: a set of item numbers as packed bits, on the activations' own device."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+__all__ = ["Bits"]
+
+_WORD = 32
+_CHUNK = 1 << 20  # words looked at together where every bit is unfolded
+
+
+class Bits:
+    """A subset of the numbers 0 to ``size`` - 1; bit ``i % 32`` of word ``i // 32`` stands for number i.
+
+    Args:
+        size: how many numbers there are.
+        device: where the words live.
+    """
+
+    def __init__(self, size: int, device: torch.device | None = None) -> None:
+        self.size = size
+        self.words = torch.zeros(-(-size // _WORD), dtype=torch.int32, device=device)
+
+    @classmethod
+    def of(cls, words: Any, size: int) -> Bits:
+        """The set that ``words`` holds, taken over as a copy on the CPU.
+
+        Raises:
+            ValueError: not an int32 tensor of the right length, or a number beyond ``size`` is in it.
+        """
+        bits = cls(size)
+        if not isinstance(words, Tensor) or words.dtype != torch.int32 or words.shape != bits.words.shape:
+            raise ValueError(f"must be an int32 tensor of length {len(bits.words)}")
+        bits.words = words.detach().cpu().clone()
+        if size % _WORD and int(bits.words[-1]) & 0xFFFFFFFF & ~((1 << size % _WORD) - 1):
+            raise ValueError(f"holds numbers beyond {size - 1}")
+        return bits
+
+    def has(self, items: Tensor) -> Tensor:
+        """bool, the shape of ``items`` (int64, each from 0 to size - 1)."""
+        words = torch.index_select(self.words, 0, (items >> 5).reshape(-1)).view(items.shape)
+        return ((words >> (items & 31)) & 1).to(torch.bool)
+
+    def add(self, items: Tensor) -> None:
+        """Puts ``items`` in: int64 [H], all different, none of them in yet. (So adding their bits up is the same as or-ing them.)"""
+        bit = torch.ones_like(items, dtype=torch.int32) << (items & 31).to(torch.int32)
+        self.words.index_add_(0, items >> 5, bit)
+
+    def unfolded(self, start: int = 0, stop: int | None = None) -> Tensor:
+        """bool [stop - start]: which of these numbers are in."""
+        stop = self.size if stop is None else stop
+        first = start // _WORD
+        words = self.words[first : -(-stop // _WORD)]
+        bits = (words[:, None] >> torch.arange(_WORD, device=words.device, dtype=torch.int32)) & 1
+        return bits.view(-1)[start - first * _WORD : stop - first * _WORD].to(torch.bool)
+
+    def numbers(self) -> Tensor:
+        """int64: the numbers that are in, rising, on the CPU."""
+        parts = []
+        for start in range(0, self.size, _CHUNK * _WORD):
+            inside = self.unfolded(start, min(self.size, start + _CHUNK * _WORD))
+            parts.append(inside.nonzero().flatten().cpu() + start)
+        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
+
+    def count(self, start: int = 0, stop: int | None = None) -> int:
+        """How many of the numbers from ``start`` to ``stop`` - 1 are in."""
+        stop = self.size if stop is None else stop
+        if start >= stop:
+            return 0
+        head, tail = -(-start // _WORD), stop // _WORD  # whole words between
+        if head >= tail:
+            return int(self.unfolded(start, stop).sum())
+        total = int(_ones(self.words[head:tail]).sum())
+        if start < head * _WORD:
+            total += int(self.unfolded(start, head * _WORD).sum())
+        if tail * _WORD < stop:
+            total += int(self.unfolded(tail * _WORD, stop).sum())
+        return total
+
+    def union(self, other: Self) -> Bits:
+        """A new set with what is in either, on this one's device."""
+        both = Bits(0)
+        both.size, both.words = self.size, self.words | other.words.to(self.words.device)
+        return both
+
+    def minus(self, other: Self) -> Bits:
+        """A new set with what is in this one and not in ``other``."""
+        left = Bits(0)
+        left.size, left.words = self.size, self.words & ~other.words.to(self.words.device)
+        return left
+
+    def to(self, device: torch.device) -> Bits:
+        """The same set on a device."""
+        moved = Bits(0)
+        moved.size, moved.words = self.size, self.words.to(device)
+        return moved
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bits) and self.size == other.size and torch.equal(self.words.cpu(), other.words.cpu())
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _ones(words: Tensor) -> Tensor:
+    """int32: how many bits of each int32 word are one. Sums of neighbours in ever wider fields; the masks keep the sign bit out."""
+    words = words - ((words >> 1) & 0x55555555)
+    words = (words & 0x33333333) + ((words >> 2) & 0x33333333)
+    words = (words + (words >> 4)) & 0x0F0F0F0F
+    return (words * 0x01010101) >> 24

@@ -1,0 +1,71 @@
+"""Several criteria on the same activations: one look at each batch serves them all."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from gate.coverage.activations import ActivationBatch, Activations
+from gate.coverage.base import Criterion, split
+from gate.coverage.ranges import RangedCriterion
+
+__all__ = ["Suite"]
+
+
+class Suite:
+    """Criteria by name, counted together.
+
+    Args:
+        criteria: by name; they must have seen the same layers, or none yet.
+        guide: those whose newly covered items ``update`` adds up; all where None.
+
+    Raises:
+        ValueError: no criteria, or a guide that is none of them.
+    """
+
+    def __init__(self, criteria: Mapping[str, Criterion], guide: Sequence[str] | None = None) -> None:
+        if not criteria:
+            raise ValueError("no criteria given")
+        self.criteria = dict(criteria)
+        self.guide = tuple(guide or criteria)
+        for name in self.guide:
+            if name not in self.criteria:
+                raise ValueError(f"{name!r} can't guide: it is not among {', '.join(self.criteria)}")
+
+    def fit(self, acts: Activations, y: Tensor | None = None) -> Self:
+        """``fit`` of every criterion."""
+        batch = self._batch(acts, None)
+        for one in self.criteria.values():
+            one.fit(batch, y if one.needs_labels else None)
+        ranged = [one for one in self.criteria.values() if isinstance(one, RangedCriterion)]
+        for one in ranged[1:]:
+            one.share_ranges(ranged[0])
+        return self
+
+    def update(self, acts: Activations, logits: Tensor | None = None, *, earns: Tensor | None = None) -> Tensor:
+        """``update`` of every criterion.
+
+        Returns:
+            float64 [N] on the activations' device: what each sample added to the guiding criteria together.
+        """
+        batch = self._batch(acts, logits)
+        parts = split(batch, earns)
+        total = torch.zeros(len(batch), dtype=torch.float64, device=batch.device)
+        for name, one in self.criteria.items():
+            one._batch(batch, None)
+            added = one._counted(batch, parts)
+            if name in self.guide:
+                total += added
+        return total
+
+    def copy(self) -> Suite:
+        """An independent suite with the same contents."""
+        return copy.deepcopy(self)
+
+    def _batch(self, acts: Activations, logits: Tensor | None) -> ActivationBatch:
+        layers = next((one.layers for one in self.criteria.values() if one.layers), None)
+        return ActivationBatch.of(acts, logits, layers)
