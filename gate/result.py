@@ -96,6 +96,7 @@ class PolicyInfo(_Frozen):
     digest: str  # "sha256:<hex>" over the policy in force, after extends
     source: str  # a shipped name or a file name
     description: str = ""
+    criterion: str | None = None  # the coverage criterion that it reports; None: the run's first with a share
 
 
 class DataSetInfo(_Frozen):

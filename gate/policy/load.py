@@ -257,7 +257,7 @@ def _checked(merged: _Merged, document: Document, source: str) -> LoadedPolicy:
     except ValidationError as error:
         raise _explained(error, names, merged, document) from error
     _check_waivers(policy, merged)
-    info = PolicyInfo(name=policy.name, digest=_digest(policy), source=source, description=policy.description)
+    info = PolicyInfo(name=policy.name, digest=_digest(policy), source=source, description=policy.description, criterion=policy.criterion)
     lines = {name: merged.place(("rules", name)) or document.where() for name in names}
     return LoadedPolicy(policy, info, types.MappingProxyType(lines))
 
