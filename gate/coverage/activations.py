@@ -103,6 +103,10 @@ class ActivationBatch:
         finite = self.finite
         return self.flat if finite is None else self.memo(("replaced", value), lambda: torch.where(finite, self.flat, value))
 
+    def range(self) -> tuple[Tensor, Tensor]:
+        """Lowest and highest finite value of each neuron, float32 [M] each; +inf and -inf where there is none."""
+        return self.memo("range", lambda: (self.replaced(torch.inf).amin(0), self.replaced(-torch.inf).amax(0)))
+
     def limits(self) -> tuple[Tensor, Tensor]:
         """Lowest and highest finite value of each sample in each layer, float32 [N, layers] each; +inf and -inf where there is none."""
 

@@ -30,7 +30,7 @@ class RangedCriterion(NeuronCriterion):
         self._high = torch.zeros(0)
 
     def _learn(self, batch: ActivationBatch, y: Tensor | None) -> None:
-        low, high = batch.memo("range", lambda: (batch.replaced(torch.inf).amin(0), batch.replaced(-torch.inf).amax(0)))
+        low, high = batch.range()
         self._low = torch.minimum(self._low, low) if len(self._low) else low
         self._high = torch.maximum(self._high, high) if len(self._high) else high
 

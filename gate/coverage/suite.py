@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gate.coverage.activations import ActivationBatch, Activations
 from gate.coverage.base import Criterion, split
+from gate.coverage.discovery import Discovery, Estimate, discovery_of
 from gate.coverage.ranges import RangedCriterion
 
 __all__ = ["Suite"]
@@ -35,10 +36,11 @@ class Suite:
         for name in self.guide:
             if name not in self.criteria:
                 raise ValueError(f"{name!r} can't guide: it is not among {', '.join(self.criteria)}")
+        self._discovery: dict[str, Discovery] = {}
 
-    def fit(self, acts: Activations, y: Tensor | None = None) -> Self:
+    def fit(self, acts: Activations | ActivationBatch, y: Tensor | None = None) -> Self:
         """``fit`` of every criterion."""
-        batch = self._batch(acts, None)
+        batch = self.batch(acts)
         for one in self.criteria.values():
             one.fit(batch, y if one.needs_labels else None)
         ranged = [one for one in self.criteria.values() if isinstance(one, RangedCriterion)]
@@ -46,26 +48,43 @@ class Suite:
             one.share_ranges(ranged[0])
         return self
 
-    def update(self, acts: Activations, logits: Tensor | None = None, *, earns: Tensor | None = None) -> Tensor:
+    def update(self, acts: Activations | ActivationBatch, logits: Tensor | None = None, *, earns: Tensor | None = None) -> Tensor:
         """``update`` of every criterion.
 
         Returns:
-            float64 [N] on the activations' device: what each sample added to the guiding criteria together.
+            float64 [N] on the activations' device: what each sample added to the guiding criteria together. A statistic that falls counts
+            as 0 here, so that it takes nothing away from what the others found.
         """
-        batch = self._batch(acts, logits)
+        batch = self.batch(acts, logits)
         parts = split(batch, earns)
         total = torch.zeros(len(batch), dtype=torch.float64, device=batch.device)
         for name, one in self.criteria.items():
             one._batch(batch, None)
             added = one._counted(batch, parts)
             if name in self.guide:
-                total += added
+                total += added.clamp(min=0)
+            if name in self._discovery:
+                for _, part, earning in parts:
+                    if earning:
+                        self._discovery[name].take(part)
         return total
+
+    def estimate_discovery(self) -> None:
+        """From now on keeps, for the criteria that have items, what ``discovery`` needs. What is covered by now counts as known."""
+        found = {name: discovery_of(one) for name, one in self.criteria.items()}
+        self._discovery = {name: one for name, one in found.items() if one is not None}
+
+    def discovery(self) -> dict[str, Estimate | None]:
+        """What there is left to find, by criterion; None where there is no estimate. Waits for the device."""
+        return {name: self._discovery[name].estimate() if name in self._discovery else None for name in self.criteria}
 
     def copy(self) -> Suite:
         """An independent suite with the same contents."""
         return copy.deepcopy(self)
 
-    def _batch(self, acts: Activations, logits: Tensor | None) -> ActivationBatch:
+    def batch(self, acts: Activations | ActivationBatch, logits: Tensor | None = None) -> ActivationBatch:
+        """The activations side by side, as ``fit`` and ``update`` take them, too: for those who want to look at them as well."""
+        if isinstance(acts, ActivationBatch):
+            return acts
         layers = next((one.layers for one in self.criteria.values() if one.layers), None)
         return ActivationBatch.of(acts, logits, layers)
