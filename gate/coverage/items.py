@@ -23,7 +23,7 @@ from gate.coverage.base import Criterion
 from gate.coverage.bits import Bits
 from gate.coverage.merging import Merging
 
-__all__ = ["Hits", "ItemCriterion", "NeuronCriterion", "hits_of"]
+__all__ = ["Hits", "ItemCriterion", "NeuronCriterion", "first_of_each", "hits_of"]
 
 Hits = tuple[Tensor, Tensor]
 """Sample and item of each hit, int64 [H] both, in the order of the samples; a sample may hit an item once only."""
@@ -87,7 +87,7 @@ class ItemCriterion(Criterion):
         sample, item = self._fresh(batch, self._hit if earning else self._raw)
         if not len(item):
             return torch.zeros(len(batch), dtype=torch.int64, device=batch.device)
-        position, ordered = _first_of_each(item, self._hit.size)
+        position, ordered = first_of_each(item, self._hit.size)
         if not earning:
             self._raw.add(ordered)
             self._seen += len(ordered)
@@ -212,7 +212,7 @@ def hits_of(mask: Tensor) -> Hits:
     return sample, column
 
 
-def _first_of_each(item: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def first_of_each(item: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Positions, in ``item`` [H], of the first occurrence of every distinct value, and these values, rising."""
     # Narrow keys sort faster.
     ordered, position = torch.sort(item.to(torch.int32) if size < 1 << 31 else item, stable=True)
