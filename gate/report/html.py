@@ -21,7 +21,8 @@ from markupsafe import Markup
 from gate.policy.threshold import Threshold
 from gate.report import reproduce
 from gate.report.bar import Bar, bar
-from gate.report.curve import BOTTOM, HEIGHT, LEFT, RIGHT, WIDTH, panels
+from gate.report.coverage import false_note, reported
+from gate.report.coverage_tables import coverage_page
 from gate.report.gallery import MOST, Card, Gallery, gallery
 from gate.report.numbers import amount, count, duration, interval, is_share, share, split
 from gate.report.pictures import Picture
@@ -58,13 +59,6 @@ _HEADLINE = ("defect_density", "coverage_gain_per_iteration", "long_tail_hit_rat
 _CLEAN = ("clean_accuracy", "long_tail_accuracy")
 _WEAK = ("defect_rate", "long_tail_accuracy", "clean_accuracy")
 _BY = {"class": "Class", "family": "Family of mutations", "half": "Half of the seed inputs", "long_tail_kind": "Kind of long-tail sample"}
-_CRITERIA = {
-    "nc": "neurons that were active",
-    "kmnc": "sections of each neuron's usual range",
-    "nbc": "outputs beyond the usual range, either way",
-    "snac": "outputs above the usual range",
-    "tknc": "neurons that were among the strongest of their layer",
-}
 _CHECKS = {
     "eval_mode": "Evaluation mode",
     "deterministic": "Same input, same output",
@@ -76,7 +70,7 @@ _CHECKS = {
     "seeds": "Usable seed inputs",
 }
 _ROLES = {"seeds": "Seeds", "long_tail": "Long-tail set", "profile": "Profile set"}
-_MOST_RULES, _MOST_CAUSES, _CAUSE_CARDS, _MOST_LAYERS, _MOST_SLICES, _MOST_OPERATORS, _MOST_ARMS = 200, 200, 12, 60, 12, 60, 20
+_MOST_RULES, _MOST_CAUSES, _CAUSE_CARDS, _MOST_SLICES, _MOST_OPERATORS, _MOST_ARMS = 200, 200, 12, 12, 60, 20
 
 
 def render(result: Result, folder: Path) -> str:
@@ -123,7 +117,7 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
     css, js = _inline("report.css"), _inline("report.js")
     shown = gallery(result, folder)
     rules = worst_first(result.rules)
-    layers, layer_criteria, layers_left_out = _layers(result)
+    flags = _flags(result)
     weak = _weak(result)
     operators = _operators(result.campaign)
     causes = _causes(result, shown)
@@ -140,24 +134,18 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "candidate": Markup.escape(candidate_name(result)),
         "headline": Markup.escape(headline(result)),
         "notes": [note for note in (advisory_note(result), partial_note(result)) if note],
+        "alarm": false_note(result),
         "banner_facts": _banner_facts(result),
         "faults": [_check(check) for check in result.preflight if check.status == "fault"],
         "reasons": result.reasons,
         "next_steps": result.next_steps,
-        "cards": _card_groups(result),
-        "rules": [_rule(rule) for rule in rules[:_MOST_RULES]],
+        "cards": _card_groups(result, flags),
+        "rules": [_rule(rule, flags) for rule in rules[:_MOST_RULES]],
         "rules_left_out": max(0, len(rules) - _MOST_RULES),
         "rules_lead": _rules_lead(rules),
         "no_rules": no_rules(result),
         "weak": weak,
-        "coverage": [_coverage_row(name, summary) for name, summary in result.coverage.items()],
-        "panels": panels(result.curve),
-        "frame": {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": WIDTH - RIGHT, "bottom": HEIGHT - BOTTOM},
-        "has_random": any(point.random for point in result.curve),
-        "has_noise": any(point.noise for point in result.curve),
-        "layers": layers,
-        "layer_criteria": layer_criteria,
-        "layers_left_out": layers_left_out,
+        "coverage": coverage_page(result),
         "operators": operators,
         "causes": causes[:_CAUSE_CARDS],
         "more_causes": causes[_CAUSE_CARDS:],
@@ -191,7 +179,7 @@ def _sections(page: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("numbers", "Numbers", page["cards"]),
         ("rules", "Rules", True),
         ("weak", "Weak spots", page["weak"]),
-        ("coverage", "Coverage", page["coverage"]),
+        ("coverage", "Coverage", page["coverage"]["rows"]),
         ("operators", "Mutations", page["operators"]),
         ("causes", "Root causes", page["causes"]),
         ("defects", "Defects", True),
@@ -241,7 +229,17 @@ def _limit_for(name: str, rules: Sequence[RuleResult]) -> tuple[Threshold | None
     return (limit_of(judged[0]), judged[0]) if judged else (None, None)
 
 
-def _card_groups(result: Result) -> list[dict[str, Any]]:
+def _flags(result: Result) -> dict[str, str]:
+    """What has to be said beside a metric, and beside every rule over it, so that nobody takes it for more than it is."""
+    name = reported(result)
+    if name is None or not result.coverage[name].false_coverage:
+        return {}
+    return dict.fromkeys(
+        ("coverage_gain", "coverage_gain_per_iteration"), "False coverage: uniform noise gained as much. This is no evidence."
+    )
+
+
+def _card_groups(result: Result, flags: Mapping[str, str]) -> list[dict[str, Any]]:
     if not result.metrics:
         return []
     half = judged_half_note(result)
@@ -255,7 +253,9 @@ def _card_groups(result: Result) -> list[dict[str, Any]]:
     )
     made = []
     for text, names in groups:
-        cards = [_card(name, result.metrics[name], result.rules) for name in names if name in result.metrics]
+        cards = [
+            {**_card(name, result.metrics[name], result.rules), "flag": flags.get(name, "")} for name in names if name in result.metrics
+        ]
         if cards:
             made.append({"title": text, "cards": cards})
     return made
@@ -286,7 +286,7 @@ def _bar(metric: Metric | RuleResult, limit: Threshold | None) -> Bar | None:
     return bar(metric.value, metric.lower, metric.upper, metric.unit, limit)
 
 
-def _rule(rule: RuleResult) -> dict[str, Any]:
+def _rule(rule: RuleResult, flags: Mapping[str, str]) -> dict[str, Any]:
     return {
         "id": rule.id,
         "metric": rule.metric,
@@ -300,6 +300,7 @@ def _rule(rule: RuleResult) -> dict[str, Any]:
         "explanation": rule.explanation,
         "meaning": meaning(rule.metric, rule),
         "waiver": rule.waiver,
+        "flag": flags.get(rule.metric, ""),
         "next_step": rule.next_step,
         "needs_action": rule.status not in (Status.PASS, Status.SKIPPED),
     }
@@ -353,30 +354,6 @@ def _part_bar(metric: Metric) -> Bar | None:
     if metric.value is None or metric.lower is None or metric.upper is None or not is_share(metric.unit):
         return None
     return bar(metric.value, metric.lower, metric.upper, metric.unit, ends=(0.0, 1.0))
-
-
-def _coverage_row(name: str, summary: Any) -> dict[str, str]:
-    items = f"{count(summary.covered)} of {count(summary.total)}" if summary.total else count(summary.covered)
-    return {
-        "name": name,
-        "meaning": _CRITERIA.get(name, ""),
-        "initial": share(summary.initial),
-        "final": share(summary.final),
-        "gain": share(summary.gain),
-        "per_iteration": "not measured" if summary.gain_per_iteration is None else share(summary.gain_per_iteration),
-        "item_count": items,
-        "raw": share(summary.raw_final),
-    }
-
-
-def _layers(result: Result) -> tuple[list[dict[str, Any]], list[str], int]:
-    criteria = [name for name, summary in result.coverage.items() if summary.by_layer]
-    names = list(dict.fromkeys(layer for criterion in criteria for layer in result.coverage[criterion].by_layer))
-    rows = []
-    for layer in names[:_MOST_LAYERS]:
-        values = [result.coverage[criterion].by_layer.get(layer) for criterion in criteria]
-        rows.append({"name": layer, "cells": [None if value is None else (value, share(value)) for value in values]})
-    return rows, criteria, max(0, len(names) - _MOST_LAYERS)
 
 
 def _operators(campaign: CampaignSummary | None) -> list[dict[str, Any]]:

@@ -8,6 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gate.report import reproduce
+from gate.report.coverage import (
+    FALSE_MEANING,
+    FALSE_STEP,
+    amount_of,
+    criterion_name,
+    false_criteria,
+    false_note,
+    guidance,
+    noise_in_words,
+    nonfinite_note,
+    remark,
+    reported,
+    saturation,
+    stalled,
+)
 from gate.report.gallery import choose
 from gate.report.numbers import amount, count, interval, share
 from gate.report.text import NAME, markdown
@@ -35,7 +50,7 @@ from gate.result import Defect, Result, RuleResult, Status
 
 __all__ = ["render"]
 
-_MOST_RULES, _MOST_DEFECTS, _MOST_CAUSES, _MOST_LINES = 60, 10, 10, 20
+_MOST_RULES, _MOST_DEFECTS, _MOST_CAUSES, _MOST_LINES, _MOST_CRITERIA = 60, 10, 10, 20, 12
 _HEADLINE = (
     *JUDGING,
     "defect_density",
@@ -62,6 +77,9 @@ def render(result: Result) -> str:
         f"{VERDICT_MEANING[result.verdict]} {_facts(result)}",
     ]
     blocks += [f"> {markdown(note)}" for note in (advisory_note(result), partial_note(result)) if note]
+    alarm = false_note(result)
+    if alarm:
+        blocks.append(f"> **⚠ {markdown(alarm)}**")
     faults = [
         f"- {markdown(sentence(check.seen))} {markdown(check.advice)}".rstrip() for check in result.preflight if check.status == "fault"
     ]
@@ -73,6 +91,7 @@ def render(result: Result) -> str:
         blocks += ["### What to do next", _list(result.next_steps)]
     blocks += ["### Rules", _rules(result)]
     blocks += _numbers(result)
+    blocks += _coverage(result)
     blocks += _causes(result)
     blocks += _defects(result)
     blocks += [
@@ -136,13 +155,44 @@ def _numbers(result: Result) -> list[str]:
         if metric is not None:
             note = metric_reason(metric) if metric.value is None else interval(metric.lower, metric.upper, metric.unit, metric.confidence)
             rows.append((title(name), markdown(amount(metric.value, metric.unit), NAME), markdown(note) or "–"))
-    for name, coverage in list(result.coverage.items())[:10]:
-        rows.append((f"Coverage {markdown(name, NAME)}", share(coverage.final), f"{share(coverage.initial)} from the seeds alone"))
     if not rows:
         return []
     half = judged_half_note(result)
     judged = [f"The numbers of the judging arm ({', '.join(title(name).lower() for name in JUDGING)}) come {half}."] if half else []
     return ["### Numbers", *judged, _table(("Metric", "Value", "Interval or reason"), rows)]
+
+
+def _coverage(result: Result) -> list[str]:
+    name = reported(result)
+    if name is None:
+        return []
+    shown = list(result.coverage.items())[:_MOST_CRITERIA]
+    rows: list[tuple[str, ...]] = [
+        (
+            f"{markdown(criterion_name(criterion))}{' ⚠ **false coverage**' if summary.false_coverage else ''}",
+            markdown(amount_of(summary, summary.initial)),
+            markdown(amount_of(summary, summary.final)),
+            markdown(amount_of(summary, summary.raw_final)),
+            markdown(remark(criterion, summary)) or "–",
+        )
+        for criterion, summary in shown
+    ]
+    blocks = ["### Coverage", _table(("Criterion", "Seeds alone", "Valid, at the end", "Raw, at the end", "Note"), rows)]
+    if len(result.coverage) > len(shown):
+        blocks.append(f"{count(len(result.coverage) - len(shown))} more criteria are in `result.json`.")
+    said = (
+        saturation(name, result.coverage[name]),
+        stalled(result.campaign),
+        guidance(result.coverage[name]),
+        nonfinite_note(result.coverage),
+    )
+    lines = [f"- {markdown(line)}" for line in said if line]
+    for criterion in false_criteria(result)[:_MOST_CRITERIA]:
+        words = noise_in_words(result.coverage[criterion]) or ""
+        lines.append(f"- **False coverage in {markdown(criterion_name(criterion))}.** {markdown(words)}".rstrip())
+    if false_criteria(result):
+        lines.append(f"- {markdown(FALSE_MEANING)} {markdown(FALSE_STEP)}")
+    return [*blocks, *(["\n".join(lines)] if lines else [])]
 
 
 def _causes(result: Result) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["amount", "count", "duration", "interval", "is_bounded", "is_share", "mark", "share", "split"]
+__all__ = ["amount", "count", "duration", "interval", "is_bounded", "is_share", "mark", "points", "roughly", "share", "short", "split"]
 
 _SHARES = ("share", "ratio", "fraction")
 
@@ -24,9 +24,37 @@ def share(value: float) -> str:
     return f"{_percent(value)} %"
 
 
+def points(value: float) -> str:
+    """A difference between two shares in percentage points, e.g. ``3.1 points``."""
+    return f"{_percent(value)} points"
+
+
+def roughly(value: float) -> str:
+    """An estimated share, with no more digits than an estimate has: ``93 %``, ``0.3 %``, ``under 0.01 %``; only 0 and 1 are 0 and 100 %."""
+    percent = value * 100
+    if percent in (0, 100):
+        return f"{percent:.0f} %"
+    if abs(percent) < 0.01:
+        return "under 0.01 %"
+    if 99.5 <= percent < 100:
+        return "over 99 %"
+    return f"{percent:.0f} %" if abs(percent) >= 0.95 else f"{_trim(f'{percent:.{-math.floor(math.log10(abs(percent)))}f}')} %"
+
+
 def count(value: float) -> str:
     """A number of things, e.g. ``12,000``."""
     return f"{value:,.0f}"
+
+
+def short(value: float, step: float) -> str:
+    """A number that has to fit beside a mark of an axis, told apart from the next one at ``step``: ``250``, ``12k``, ``3e-07``."""
+    size = abs(value)
+    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if max(factor, 1e4) <= size < 1e12 and step >= factor / 1000:
+            return f"{_trim(f'{value / factor:.3f}')}{letter}"
+    if size >= 1e12 or 0 < size < 1e-4:
+        return f"{value:.3g}"
+    return _trim(f"{value:,.{min(8, max(0, 1 - math.floor(math.log10(step))))}f}")
 
 
 def amount(value: float | None, unit: str) -> str:
@@ -96,7 +124,7 @@ def _plain(value: float) -> str:
         return f"{value:,.0f}"
     size = abs(value)
     if size >= 1000:
-        return f"{value:,.0f}"
+        return f"{value:,.0f}" if size < 1e15 else f"{value:.3g}"
     if size >= 1e-6:
         return _trim(f"{value:.{max(0, 2 - math.floor(math.log10(size)))}f}")
     return f"{value:.2g}"

@@ -76,16 +76,42 @@ def _metrics(page: _Page, result: Result) -> None:
 
 
 def _coverage(page: _Page, result: Result) -> None:
-    kinds = (
-        ("initial", "Valid coverage from the seeds alone, 0 to 1."),
-        ("final", "Valid coverage at the end, 0 to 1."),
-        ("gain", "Final minus initial valid coverage."),
-        ("raw_final", "Coverage at the end, invalid mutants included."),
+    """One family for each unit: a count or a statistic beside shares would be read as one of them."""
+    units = (
+        ("share", "gate_coverage", "coverage", ", 0 to 1"),
+        ("count", "gate_coverage_patterns", "count of patterns", ""),
+        ("statistic", "gate_coverage_statistic", "value of a statistic, which can fall", ""),
     )
-    for kind, help_text in kinds if result.coverage else ():
-        page.family(f"gate_coverage_{kind}", "gauge", help_text)
-        for criterion, coverage in result.coverage.items():
-            page.sample(f"gate_coverage_{kind}", {"criterion": criterion}, getattr(coverage, kind))
+    for unit, base, words, span in units:
+        of_unit = {name: summary for name, summary in result.coverage.items() if summary.kind == unit}
+        kinds = (
+            ("initial", f"Valid {words} from the seeds alone{span}."),
+            ("final", f"Valid {words} at the end{span}."),
+            ("gain", f"Final minus initial valid {words}."),
+            ("raw_final", f"The {words} at the end, invalid mutants included{span}."),
+        )
+        for kind, help_text in kinds if of_unit else ():
+            page.family(f"{base}_{kind}", "gauge", help_text)
+            for name, summary in of_unit.items():
+                page.sample(f"{base}_{kind}", {"criterion": name}, getattr(summary, kind))
+    if not result.coverage:
+        return
+    page.family("gate_coverage_false", "gauge", "1 where uniform noise gained as much as the search, so that this gain is no evidence.")
+    for name, summary in result.coverage.items():
+        page.sample("gate_coverage_false", {"criterion": name}, summary.false_coverage)
+    page.family("gate_coverage_nonfinite_neurons", "gauge", "Neurons that gave NaN or an infinite value at least once.")
+    for name, summary in result.coverage.items():
+        page.sample("gate_coverage_nonfinite_neurons", {"criterion": name}, summary.nonfinite)
+    found = {name: summary.discovery for name, summary in result.coverage.items() if summary.discovery is not None}
+    if found:
+        page.family("gate_coverage_chance_of_new", "gauge", "Estimated chance that the next mutant covers something new, 0 to 1.")
+        for name, discovery in found.items():
+            page.sample("gate_coverage_chance_of_new", {"criterion": name}, discovery.chance)
+    seen = {name: discovery.seen for name, discovery in found.items() if discovery.seen is not None}
+    if seen:
+        page.family("gate_coverage_seen", "gauge", "Estimated share of what the search will reach that it has reached, 0 to 1.")
+        for name, part in seen.items():
+            page.sample("gate_coverage_seen", {"criterion": name}, part)
 
 
 def _campaign(page: _Page, result: Result) -> None:
@@ -95,6 +121,7 @@ def _campaign(page: _Page, result: Result) -> None:
     page.one("gate_campaign_executions", "Mutants run through the model.", campaign.executions)
     page.one("gate_campaign_model_calls", "Forward passes, one sample each; a backward pass counts two.", campaign.model_calls)
     page.one("gate_campaign_wall_time", "Duration of the run in seconds.", campaign.wall_seconds)
+    page.one("gate_campaign_stalled_for", "Search executions since one covered something new.", campaign.stalled_for)
     if campaign.valid_fraction is not None:
         page.one("gate_campaign_valid_fraction", "Share of valid mutants.", campaign.valid_fraction)
     if campaign.arms:

@@ -17,6 +17,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from gate.config import UNBOUNDED
+
 __all__ = ["Progress", "interruptible"]
 
 EVERY = 10.0  # seconds between plain lines
@@ -144,7 +146,7 @@ class Progress:
 
     def _line(self) -> str:
         step = self._step
-        coverage = "  ".join(f"{name} {value:.2%}" for name, value in step["coverage"].items())
+        coverage = "  ".join(f"{name} {_covered(name, value)}" for name, value in step["coverage"].items())
         return f"{step['executions']} executions  {self._speed():.0f}/s  {coverage}  {step['findings']} findings  {step['defects']} defects"
 
     def _speed(self) -> float:
@@ -173,7 +175,16 @@ class Progress:
         table.add_row("budget", ProgressBar(total=1.0, completed=self._share(), width=40), f"{self._share():.0%}")
         table.add_row("executions", f"{self._step['executions']}", f"{self._speed():.0f}/s")
         for name, value in self._step["coverage"].items():
-            table.add_row(f"coverage {name}", ProgressBar(total=1.0, completed=value, width=40), f"{value:.2%}")
+            bar = "" if name in UNBOUNDED else ProgressBar(total=1.0, completed=value, width=40)
+            table.add_row(f"coverage {name}", bar, _covered(name, value))
         table.add_row("findings", f"{self._step['findings']}", "")
         table.add_row("defects", Text(f"{self._step['defects']}", style="bold red" if self._step["defects"] else ""), "")
         return Group(head, table)
+
+
+def _covered(criterion: str, value: float) -> str:
+    """A value of a criterion in its unit: only a share has a whole to be a part of."""
+    kind = UNBOUNDED.get(criterion)
+    if kind == "count":
+        return f"{value:,.0f} patterns"
+    return f"{value:.4g} (can fall)" if kind == "statistic" else f"{value:.2%}"

@@ -6,6 +6,8 @@ from rich.console import Console
 from rich.text import Text
 
 from gate.pipeline import Outcome
+from gate.report.coverage import criterion_name, false_note, progress_of, remark, reported
+from gate.report.numbers import roughly
 from gate.report.text import visible
 from gate.result import Result, Verdict
 
@@ -27,7 +29,7 @@ def show_verdict(outcome: Outcome, console: Console | None = None) -> None:
 
 
 def show_result(result: Result, console: Console) -> None:
-    """Prints verdict, reasons and next steps."""
+    """Prints verdict, reasons, next steps, the coverage reported, and a warning where it is false."""
     name = result.candidate.resolved_uri
     head = Text.assemble((f" {str(result.verdict).upper()} ", _STYLES[result.verdict] + " reverse"), " ", visible(name, isolate=False))
     if result.policy is not None:
@@ -40,3 +42,18 @@ def show_result(result: Result, console: Console) -> None:
         console.print(Text(f"  - and {len(result.reasons) - _REASONS} more, in the report"), soft_wrap=True)
     for step in result.next_steps[:3]:
         console.print(Text(f"  what to do: {visible(step, isolate=False)}"), soft_wrap=True)
+    criterion = reported(result)
+    if criterion is not None:
+        console.print(Text(f"coverage: {_coverage(result, criterion)}"), soft_wrap=True)
+    alarm = false_note(result)
+    if alarm is not None:
+        console.print(Text(f"  ! {visible(alarm, isolate=False)}", style="bold red"), soft_wrap=True)
+
+
+def _coverage(result: Result, criterion: str) -> str:
+    summary = result.coverage[criterion]
+    found = summary.discovery
+    parts = [f"{criterion_name(criterion)} {progress_of(summary)}", remark(criterion, summary)]
+    if found is not None and found.seen is not None:
+        parts.append(f"about {roughly(found.seen)} of what this search will reach")
+    return "; ".join(part for part in parts if part)

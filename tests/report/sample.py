@@ -16,10 +16,14 @@ from gate.metrics.catalogue import CATALOGUE
 from gate.result import (
     ArmSummary,
     CampaignSummary,
+    ClassCoverage,
+    ControlComparison,
     CoverageSummary,
     CurvePoint,
     DataSetInfo,
     Defect,
+    Discovery,
+    LayerSummary,
     Metric,
     ModelInfo,
     PolicyInfo,
@@ -29,6 +33,7 @@ from gate.result import (
     RootCause,
     RuleResult,
     Status,
+    Unreached,
     Verdict,
     exit_code_of,
 )
@@ -321,43 +326,97 @@ def _rules(metrics: dict[str, Metric], verdict: Verdict) -> tuple[RuleResult, ..
     return tuple(rules)
 
 
+# criterion -> kind, value of the seeds, of search, random and noise at the end, raw value, items
+_MEASURED: dict[str, tuple[str, float, float, float, float, float, int | None]] = {
+    "kmnc": ("share", 0.312, 0.525, 0.44, 0.35, 0.561, 17_600),
+    "nbc": ("share", 0.0, 0.148, 0.092, 0.12, 0.322, 352),
+    "tknc": ("share", 0.71, 0.83, 0.80, 0.78, 0.86, 176),
+    "tknp": ("count", 812.0, 4210.0, 1290.0, 1502.0, 5877.0, None),
+    "nlc": ("statistic", 14.21, 13.87, 14.02, 14.4, 14.1, None),
+    "output": ("share", 0.41, 0.79, 0.66, 0.43, 0.81, 100),
+}
+_LAYERS = ("features.0", "features.3", "features.6", "classifier.0")
+
+
 def _curve(points: int = 40) -> tuple[CurvePoint, ...]:
-    ends = {"kmnc": (0.312, 0.525, 0.44, 0.35), "nbc": (0.0, 0.148, 0.092, 0.12), "tknc": (0.71, 0.83, 0.80, 0.78)}
     made = []
     for i in range(points + 1):
         t = i / points
         rise = 1 - (1 - t) ** 3
 
         def at(end: int, rise: float = rise) -> dict[str, float]:
-            return {name: round(values[0] + (values[end] - values[0]) * rise, 5) for name, values in ends.items()}
+            return {name: round(values[1] + (values[end] - values[1]) * rise, 5) for name, values in _MEASURED.items()}
 
         made.append(
             CurvePoint(
-                executions=round(12_000 * t), coverage=at(1), random=at(2), noise=at(3), findings=round(900 * t), defects=round(214 * t)
+                executions=round(12_000 * t), coverage=at(2), random=at(3), noise=at(4), findings=round(900 * t), defects=round(214 * t)
             )
         )
     return tuple(made)
 
 
-def _coverage() -> dict[str, CoverageSummary]:
-    layers = ("features.0", "features.3", "features.6", "classifier.0")
-    return {
-        name: CoverageSummary(
+def _coverage(false: bool) -> dict[str, CoverageSummary]:
+    made = {}
+    for name, (kind, first, last, random_end, noise_end, raw, total) in _MEASURED.items():
+        noise_gain = (noise_end - first) if not (false and name == "kmnc") else 0.16
+        made[name] = CoverageSummary(
+            kind=kind,
+            guides=name != "output",
             initial=first,
             final=last,
             gain=last - first,
             gain_per_iteration=(last - first) / 8000,
             raw_final=raw,
-            covered=round(last * total),
+            covered=round(last * total) if total else round(last) if kind == "count" else 6904,
             total=total,
-            by_layer={layer: min(1.0, max(0.0, last + shift)) for layer, shift in zip(layers, (0.2, 0.05, -0.08, -0.13), strict=True)},
+            by_layer={
+                layer: min(1.0, max(0.0, last + shift)) if kind == "share" else last / 4 + 10 * shift
+                for layer, shift in zip(_LAYERS, (0.2, 0.05, -0.08, -0.13), strict=True)
+            }
+            if name != "output"
+            else {},
+            nonfinite=3 if name in ("kmnc", "nbc") and false else 0,
+            unreached=_unreached(name, last, total),
+            random=ControlComparison(executions=1000, gain=random_end - first, search_gain=0.7 * (last - first)),
+            noise=ControlComparison(executions=600, gain=noise_gain, search_gain=0.6 * (last - first)),
+            false_coverage=noise_gain >= 0.6 * (last - first) and kind != "statistic",
+            discovery=None if kind == "statistic" else Discovery(executions=6904, chance=0.0212, seen=None if name == "tknp" else 0.931),
         )
-        for name, first, last, raw, total in (
-            ("kmnc", 0.312, 0.525, 0.561, 17_600),
-            ("nbc", 0.0, 0.148, 0.322, 352),
-            ("tknc", 0.71, 0.83, 0.86, 176),
+    return made
+
+
+def _unreached(name: str, last: float, total: int | None) -> tuple[Unreached, ...]:
+    if name == "output":
+        return tuple(Unreached(place=DIGITS[i], items=i % 4, total=10, examples=("confidence 0.10 to 0.19",)) for i in range(3, 6))
+    if name not in ("kmnc", "nbc") or total is None:
+        return ()
+    part = total // len(_LAYERS)
+    words = {"kmnc": "neuron {}: sections 0-31 and 90-99 of 100", "nbc": "neuron {}: below its range"}[name]
+    return tuple(
+        Unreached(
+            place=layer,
+            items=min(part, round(part * (1 - last) * factor)),
+            total=part,
+            untouched=untouched,
+            examples=tuple(words.format(3 * i) for i in range(5)),
         )
-    }
+        for layer, factor, untouched in zip(reversed(_LAYERS), (1.3, 1.1, 0.9, 0.7), (4, 0, 0, 1), strict=True)
+    )
+
+
+def _layers() -> tuple[LayerSummary, ...]:
+    kinds = ("Conv2d", "Conv2d", "Conv2d", "Linear")
+    return tuple(
+        LayerSummary(name=name, type=kind, neurons=44, low=-2.1034 - i, high=3.4471 + i, constant=(0, 0, 2, 0)[i], head=i == 3)
+        for i, (name, kind) in enumerate(zip(_LAYERS, kinds, strict=True))
+    )
+
+
+def _by_class(classes: tuple[str, ...]) -> tuple[ClassCoverage, ...]:
+    return tuple(
+        ClassCoverage(label=i, executions=700 + 31 * i, valid=640 + 19 * i, new_items=float(97 + 7919 * i % 301), output=0.5 + i % 5 / 10)
+        for i in range(len(classes))
+    )
 
 
 def make_run(
@@ -369,6 +428,7 @@ def make_run(
     advisory: bool = False,
     partial: bool = False,
     faults: bool = False,
+    false_coverage: bool = False,
 ) -> Result:
     """A finished run with its pictures in ``folder``."""
     classes = _IMAGENET if photographs else DIGITS
@@ -437,6 +497,7 @@ def make_run(
             device="cpu",
             device_hours=0.0412,
             stop_reason="interrupted" if partial else "executions",
+            stalled_for=412,
             valid_fraction=0.874,
             started_at="2026-11-29T14:03:11Z",
             arms={
@@ -459,7 +520,9 @@ def make_run(
                 )
             },
         ),
-        coverage=_coverage(),
+        coverage=_coverage(false_coverage),
+        layers=_layers(),
+        coverage_by_class=_by_class(classes),
         curve=_curve(),
         metrics=metrics,
         rules=rules,
@@ -500,16 +563,24 @@ def hostile_run(folder: Path) -> Result:
         update={
             "classes": names,
             "candidate": ModelInfo(uri=pick(0), resolved_uri=pick(4), name=pick(1), version=pick(8), digest=pick(2), format=pick(5)),
-            "policy": PolicyInfo(name=pick(5), digest=pick(3), source=pick(6), description=pick(9)),
+            "policy": PolicyInfo(name=pick(5), digest=pick(3), source=pick(6), description=pick(9), criterion=pick(2)),
             "reasons": names,
             "next_steps": names,
             "data": {pick(i): DataSetInfo(source=pick(i + 1), samples=1, digest=pick(i + 2)) for i in range(3)},
             "preflight": tuple(PreflightCheck(name=name, status="fault", seen=name, advice=name) for name in names),
             "metrics": {**base.metrics, **{name: Metric(value=0.5, unit=name, lower=0.4, upper=0.6) for name in names}},
             "coverage": {
-                name: summary.model_copy(update={"by_layer": dict.fromkeys(names, 0.5)})
-                for name, summary in zip(names, base.coverage.values(), strict=False)
+                name: summary.model_copy(
+                    update={
+                        "by_layer": dict.fromkeys(names, 0.5),
+                        "false_coverage": True,
+                        "unreached": tuple(Unreached(place=each, items=1, total=2, examples=(each,)) for each in names),
+                    }
+                )
+                for name, summary in zip(names, [*base.coverage.values()] * 2, strict=False)
             },
+            "layers": tuple(LayerSummary(name=name, type=name, neurons=1, head=True) for name in names),
+            "coverage_by_class": tuple(ClassCoverage(label=i, executions=1, valid=1, new_items=1.0) for i in range(len(names))),
             "curve": tuple(CurvePoint(executions=e, coverage=dict.fromkeys(names, e / 10), findings=0, defects=0) for e in (0, 5, 10)),
             "rules": tuple(
                 base.rules[0].model_copy(

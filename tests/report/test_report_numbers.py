@@ -111,7 +111,7 @@ def _curve(number: int) -> list[CurvePoint]:
 
 
 def test_a_curve_has_a_panel_for_each_criterion_and_a_line_for_each_arm() -> None:
-    (panel,) = panels(_curve(50))
+    (panel,) = panels(_curve(50), {"kmnc": "share"})
     assert [line.arm for line in panel.lines] == ["random", "search"]
     points = [tuple(map(float, pair.split(","))) for pair in panel.lines[-1].points.split()]
     assert len(points) == 51
@@ -120,17 +120,17 @@ def test_a_curve_has_a_panel_for_each_criterion_and_a_line_for_each_arm() -> Non
 
 
 def test_a_long_curve_is_thinned_and_keeps_its_ends() -> None:
-    (panel,) = panels(_curve(5000))
+    (panel,) = panels(_curve(5000), {"kmnc": "share"})
     assert len(panel.lines[-1].points.split()) <= 300
     assert panel.lines[-1].last == "100 %"
 
 
 @pytest.mark.parametrize("curve", [[], _curve(1)[:1], [CurvePoint(executions=5, coverage={"nc": 0.5}, findings=0, defects=0)] * 3])
 def test_a_curve_of_one_moment_is_not_drawn(curve: list[CurvePoint]) -> None:
-    assert panels(curve) == []
+    assert panels(curve, {}) == []
 
 
 def test_a_flat_curve_is_drawn() -> None:
     flat = [CurvePoint(executions=i, coverage={"nc": level}, findings=0, defects=0) for i in range(3) for level in (1.0,)]
-    (panel,) = panels(flat)
+    (panel,) = panels(flat, {"kmnc": "share"})
     assert len(panel.y) >= 2
