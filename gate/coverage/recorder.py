@@ -11,18 +11,24 @@ from torch import Tensor, nn
 
 from gate.coverage.layers import Layer
 from gate.errors import ModelError
-from gate.models.select import first_tensor
+from gate.models.ragged import Ragged, first_output
 from gate.models.trace import named_modules
 
 __all__ = ["Recorder"]
+
+_AT_ONCE = 1 << 18  # numbers of a half-precision output that are converted in one go
 
 
 class Recorder:
     """Hooks that are registered once and idle outside of ``recording``.
 
-    Every output becomes [N, neurons] at once: averaged over the pixels of a convolution and over the tokens of a sequence, in float32
-    whatever the model's precision. Of a module that returns a tuple the first tensor counts; of one that is called several times in a
-    forward pass the average over the calls. A later operation in place can't change what was recorded.
+    Every output becomes [N, neurons] at once, in float32 whatever the model's precision, as the layer's ``neuron`` says: the mean over the
+    pixels of a convolution or the tokens of a sequence, the largest there, or every element of a sample's output in row-major order. Of a
+    module that returns a tuple the first tensor counts; of one that is called several times in a forward pass the average over the calls,
+    and with ``max`` the largest. Of packed and nested sequences only the positions inside of a sequence count. A later operation in place
+    can't change what was recorded.
+
+    No copy of a whole output is made for ``mean`` and ``max``, apart from sequences of different lengths.
 
     While hooks are registered, torch leaves out the fused fast path of its transformer layers, so outputs may differ in the last bits from
     those of a model without a recorder: keep one recorder for as long as results are compared.
@@ -80,7 +86,9 @@ class Recorder:
                 hint="Leave out layers that run for some inputs only.",
             )
         return {
-            layer.name: self._sums[layer.name] / self._calls[layer.name] if self._calls[layer.name] > 1 else self._sums[layer.name]
+            layer.name: self._sums[layer.name] / self._calls[layer.name]
+            if self._calls[layer.name] > 1 and layer.neuron != "max"
+            else self._sums[layer.name]
             for layer in self.layers
         }
 
@@ -98,12 +106,15 @@ class Recorder:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
             if not self._on:
                 return
-            found = first_tensor(output)
+            found = first_output(output)
             if found is None:
                 raise ModelError(f"The layer {layer.name!r} returned no tensor this time.", where="coverage.layers")
-            values = _reduced(found if self._grad else found.detach(), layer)
+            with torch.set_grad_enabled(self._grad and torch.is_grad_enabled()):
+                values = _over_sequences(found, layer) if isinstance(found, Ragged) else _reduced(found, layer)
             earlier = self._sums.get(layer.name)
-            self._sums[layer.name] = values if earlier is None else earlier + values
+            if earlier is not None:
+                values = torch.maximum(earlier, values) if layer.neuron == "max" else earlier + values
+            self._sums[layer.name] = values
             self._calls[layer.name] = self._calls.get(layer.name, 0) + 1
 
         return hook
@@ -111,5 +122,30 @@ class Recorder:
 
 def _reduced(output: Tensor, layer: Layer) -> Tensor:
     """float32 [N, neurons], a tensor of its own."""
+    if layer.neuron == "element":
+        flat = output.movedim(layer.batch_axis, 0).flatten(1).to(torch.float32)
+        return flat.clone() if flat.untyped_storage().data_ptr() == output.untyped_storage().data_ptr() else flat
     positions = tuple(axis for axis in range(output.ndim) if axis not in (layer.batch_axis, layer.neuron_axis))
-    return output.mean(dim=positions, dtype=torch.float32) if positions else output.to(torch.float32, copy=True)
+    if not positions:
+        return output.to(torch.float32, copy=True)
+    if layer.neuron == "max":
+        return output.amax(dim=positions).to(torch.float32)
+    if output.dtype == torch.float64:
+        return output.mean(dim=positions).to(torch.float32)
+    if output.is_cpu and output.dtype != torch.float32 and output.numel() > _AT_ONCE:
+        # There torch converts the whole output before it sums it up; on CUDA it does so number by number.
+        size = max(1, _AT_ONCE * output.shape[layer.batch_axis] // output.numel())
+        parts = torch.split(output, size, dim=layer.batch_axis)
+        return torch.cat([part.mean(dim=positions, dtype=torch.float32) for part in parts])
+    return output.mean(dim=positions, dtype=torch.float32)
+
+
+def _over_sequences(found: Ragged, layer: Layer) -> Tensor:
+    """float32 [N, neurons] over the positions that belong to a sequence; the padding behind its end counts for nothing."""
+    positions = tuple(axis for axis in range(1, found.values.ndim) if axis != layer.neuron_axis)
+    if layer.neuron == "max":
+        inside = found.inside.reshape(*found.inside.shape, *[1] * (found.values.ndim - 2))
+        return found.values.masked_fill(~inside, -torch.inf).amax(dim=positions).to(torch.float32)
+    others = found.values[0, 0].numel() // found.values.shape[layer.neuron_axis]
+    count = (found.lengths.clamp(min=1) * others).unsqueeze(1)
+    return found.values.sum(dim=positions, dtype=torch.float32) / count

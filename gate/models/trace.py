@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.export.unflatten import InterpreterModule, UnflattenedModule
 
+from gate.models.ragged import Ragged, first_output
 from gate.models.select import first_tensor
 
 __all__ = ["Call", "kind_of", "named_modules", "trace", "type_of"]
@@ -49,8 +50,9 @@ class Call:
 
     name: str  # as in named_modules of this file; "" is the model itself
     input_shape: tuple[int, ...] | None  # of its first tensor argument
-    output_shape: tuple[int, ...] | None  # of the first tensor it returned
+    output_shape: tuple[int, ...] | None  # of the first tensor it returned; of sequences, [N, longest, ...]
     floating: bool  # whether that one holds floating numbers
+    ragged: bool = False  # whether it holds sequences of different lengths, see gate.models.ragged
 
 
 def named_modules(module: nn.Module) -> Iterator[tuple[str, nn.Module]]:
@@ -115,13 +117,15 @@ def trace(module: nn.Module, inputs: Tensor) -> list[Call]:
     def watch(name: str) -> Any:
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
             given = first_tensor([*args, *kwargs.values()])
-            got = first_tensor(output)
+            found = first_output(output)
+            got = found.values if isinstance(found, Ragged) else found
             calls.append(
                 Call(
                     name,
-                    None if given is None else tuple(given.shape),
+                    None if given is None or given.is_nested else tuple(given.shape),
                     None if got is None else tuple(got.shape),
                     got is not None and got.is_floating_point(),
+                    isinstance(found, Ragged),
                 )
             )
 

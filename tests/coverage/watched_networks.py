@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class SmallCNN(nn.Module):
@@ -92,6 +93,164 @@ class SharedConv(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.block(self.block(x)).mean((2, 3)))
+
+
+class _FusedAttention(nn.Module):
+    """One projection to queries, keys and values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+        self.proj = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        return self.proj(functional.scaled_dot_product_attention(q, k, v))
+
+
+class _Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(8, 20)
+        self.act = nn.GELU()
+        self.fc2 = nn.Linear(20, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc2(self.act(self.fc1(x)))
+
+
+class _Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(8)
+        self.attn = _FusedAttention()
+        self.norm2 = nn.LayerNorm(8)
+        self.mlp = _Mlp()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class WithFusedProjection(nn.Module):
+    """A block as vision transformers are often written; 3 classes from [N, 5, 8]."""
+
+    expected = ("blocks.0.attn", "blocks.0.mlp.fc2", "blocks.1.attn", "blocks.1.mlp.fc2")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(_Block(), _Block())
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.blocks(x).mean(1))
+
+
+class _Scores(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> tuple[Tensor]:
+        return (functional.scaled_dot_product_attention(self.query(x), self.key(x), self.value(x)),)
+
+
+class _Dense(nn.Module):
+    def __init__(self, given: int, made: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(given, made)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dense(x)
+
+
+class _OuterAttention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.self = _Scores()
+        self.output = _Dense(8, 8)
+
+    def forward(self, x: Tensor) -> tuple[Tensor]:
+        return (self.output(self.self(x)[0]) + x,)
+
+
+class _EncoderLayer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = _OuterAttention()
+        self.intermediate = _Dense(8, 32)
+        self.output = _Dense(32, 8)
+
+    def forward(self, x: Tensor) -> tuple[Tensor]:
+        (x,) = self.attention(x)
+        return (x + self.output(self.intermediate(x).relu()),)
+
+
+class WithSeparateProjections(nn.Module):
+    """Modules inside modules that return tuples, as language models have them, and a pooler; 3 classes from [N, 5, 8]."""
+
+    expected = ("layer.attention", "layer.output.dense", "pooler")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = _EncoderLayer()
+        self.pooler = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.pooler(self.layer(x)[0][:, 0]).tanh())
+
+
+class _Wide(nn.Module):
+    """Attention whose inner width is not that of the tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = nn.Linear(8, 12), nn.Linear(8, 12), nn.Linear(8, 12)
+        self.o_proj = nn.Linear(12, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.o_proj(functional.scaled_dot_product_attention(self.q_proj(x), self.k_proj(x), self.v_proj(x)))
+
+
+class WithGatedMLP(nn.Module):
+    """Two linear layers side by side in the MLP; nothing is called attention; 3 classes from [N, 5, 8]."""
+
+    expected = ("mixing", "down_proj")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixing = _Wide()
+        self.gate_proj, self.up_proj, self.down_proj = nn.Linear(8, 20), nn.Linear(8, 20), nn.Linear(20, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.mixing(x)
+        x = x + self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x))
+        return self.head(x.mean(1))
+
+
+class _ChannelAttention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.squeeze, self.excite = nn.Conv2d(6, 2, 1), nn.Conv2d(2, 6, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.excite(self.squeeze(x.mean((2, 3), keepdim=True)).relu()).sigmoid()
+
+
+class WithChannelAttention(nn.Module):
+    """A convolutional network that weighs its channels; 3 classes from [N, 1, 8, 8]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 6, 3)
+        self.attention = _ChannelAttention()
+        self.last = nn.Conv2d(6, 6, 3)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.last(self.attention(self.conv(x))).mean((2, 3)))
 
 
 def made(network: type[nn.Module], **options: object) -> nn.Module:
