@@ -17,6 +17,7 @@ from gate.models.trace import named_modules
 __all__ = ["Recorder"]
 
 _AT_ONCE = 1 << 18  # numbers of a half-precision output that are converted in one go
+_PARTS = 32  # at least, where an output has more than that: a float32 copy of one part is a sixteenth of it
 
 
 class Recorder:
@@ -133,11 +134,21 @@ def _reduced(output: Tensor, layer: Layer) -> Tensor:
     if output.dtype == torch.float64:
         return output.mean(dim=positions).to(torch.float32)
     if output.is_cpu and output.dtype != torch.float32 and output.numel() > _AT_ONCE:
-        # There torch converts the whole output before it sums it up; on CUDA it does so number by number.
-        size = max(1, _AT_ONCE * output.shape[layer.batch_axis] // output.numel())
-        parts = torch.split(output, size, dim=layer.batch_axis)
-        return torch.cat([part.mean(dim=positions, dtype=torch.float32) for part in parts])
+        return _mean_in_parts(output, layer, positions)
     return output.mean(dim=positions, dtype=torch.float32)
+
+
+def _mean_in_parts(output: Tensor, layer: Layer, positions: tuple[int, ...]) -> Tensor:
+    """The mean in float32 of a half-precision output on the CPU, where torch converts all that it averages before it does so."""
+    samples, neurons = output.shape[layer.batch_axis], output.shape[layer.neuron_axis]
+    parts = max(_PARTS, -(-output.numel() // _AT_ONCE))
+    rows, columns = max(1, samples // parts), -(-neurons * samples // parts) if samples < parts else neurons
+    return torch.cat(
+        [
+            torch.cat([part.mean(positions, dtype=torch.float32) for part in torch.split(some, columns, dim=layer.neuron_axis)], dim=1)
+            for some in torch.split(output, rows, dim=layer.batch_axis)
+        ]
+    )
 
 
 def _over_sequences(found: Ragged, layer: Layer) -> Tensor:
