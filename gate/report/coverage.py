@@ -38,8 +38,8 @@ FALSE_MEANING = (
     "is open, not where the search has looked: do not take this gain as evidence for or against the model."
 )
 FALSE_STEP = (
-    "Report another criterion (the policy's `criterion`), watch other layers (`coverage.layers`), or measure the ranges on more samples "
-    "(`data.profile`)."
+    "Report another criterion (criterion in the policy), watch other layers (coverage.layers), or measure the neurons' ranges on more "
+    "samples (data.profile)."
 )
 _EXPLAINED = {
     "nc": "neurons that were active",
@@ -173,20 +173,25 @@ def guidance(summary: CoverageSummary) -> str | None:
         return f"{begin}did as well: guidance earned nothing{_luck(control)}."
     if earned < 0:
         return f"{begin}{_gained(summary, control.gain)}: guidance earned nothing and lost {change_of(summary, -earned)}{_luck(control)}."
-    return f"{begin}{_gained(summary, control.gain)}: guidance earned {earned_in_words(summary)}{_luck(control)}."
+    part = _earned_share(control)
+    whole = f" of {'it' if summary.kind == 'statistic' else 'them'} ({part})" if part else ""
+    return f"{begin}{_gained(summary, control.gain)}: guidance earned {change_of(summary, earned)}{whole}{_luck(control)}."
 
 
-def earned_in_words(summary: CoverageSummary) -> str:
-    """What guidance earned, e.g. ``0.9 points of them (29 %)``; ``nothing`` where the random control gained as much or more."""
+def earned_in_words(summary: CoverageSummary) -> tuple[str, str]:
+    """What guidance earned and as which share of the search's gain, e.g. ``("0.9 points", "29 %")``.
+
+    ``("nothing", "")`` where the random control gained as much or more, and no share where that control lost something.
+    """
     control = summary.random
     if control is None:
-        return "not measured"
+        return "not measured", ""
     earned = control.search_gain - control.gain
-    if earned <= 0:
-        return "nothing"
-    if control.gain < 0:
-        return change_of(summary, earned)  # more than all of its own gain: a share would mislead
-    return f"{change_of(summary, earned)} of {'it' if summary.kind == 'statistic' else 'them'} ({roughly(earned / control.search_gain)})"
+    return (change_of(summary, earned), _earned_share(control)) if earned > 0 else ("nothing", "")
+
+
+def _earned_share(control: ControlComparison) -> str:
+    return "" if control.gain < 0 else roughly((control.search_gain - control.gain) / control.search_gain)
 
 
 def noise_in_words(summary: CoverageSummary) -> str | None:

@@ -28,7 +28,7 @@ from gate.result import ControlComparison, CoverageSummary, Result, Unreached
 
 __all__ = ["coverage_page"]
 
-_MOST_CRITERIA, _MOST_LAYERS, _MOST_CLASSES, _MOST_PLACES, _MOST_EXAMPLES = 24, 60, 30, 12, 5
+_MOST_CRITERIA, _MOST_LAYERS, _MOST_CLASSES, _MOST_PLACES, _MOST_EXAMPLES = 24, 60, 30, 12, 3
 _MOST_WITH_BARS = 4  # criteria beside each other, beyond which a bar in every cell leaves no room for the numbers
 
 
@@ -101,7 +101,7 @@ def _cards(result: Result, name: str, summary: CoverageSummary) -> list[dict[str
     unknown = (
         f"{criterion_name(name)} has no items to estimate from." if summary.kind == "statistic" else "Too little was run to estimate it."
     )
-    earned = earned_in_words(summary).partition(" of ")[0]
+    earned, _ = earned_in_words(summary)
     return [
         {
             "title": "How far the search got",
@@ -114,40 +114,39 @@ def _cards(result: Result, name: str, summary: CoverageSummary) -> list[dict[str
         },
         {
             "title": "What guidance earned",
-            "value": (earned, "" if earned == "nothing" else "over the same operators drawn at random") if control else None,
+            "value": (earned, "" if earned == "nothing" else "over drawing at random") if control else None,
             "badge": None,
             "text": guidance(summary) or "No mutant was drawn at random to compare with.",
             "more": "One search beside one control: a small difference is luck." if control else "",
         },
         {
-            "title": "What noise gained as well",
-            "value": (change_of(summary, noise.gain), f"where the search gained {change_of(summary, noise.search_gain)}")
-            if noise
-            else None,
+            "title": "What noise gained",
+            "value": (change_of(summary, noise.gain), f"the search {change_of(summary, noise.search_gain)}") if noise else None,
             "badge": None if noise is None else ("fail", "false coverage") if summary.false_coverage else ("pass", "less than the search"),
             "text": noise_in_words(summary) or "No noise was run to compare with, so nothing says what this coverage is worth.",
-            "more": FALSE_MEANING if summary.false_coverage else "",
+            "more": "What that means stands above." if summary.false_coverage else "",
         },
     ]
 
 
-def _controlled(name: str, summary: CoverageSummary) -> dict[str, str]:
+def _controlled(name: str, summary: CoverageSummary) -> dict[str, Any]:
     found = summary.discovery
     return {
         "name": criterion_name(name),
         "false": "yes" if summary.false_coverage else "",
         "seen": "–" if found is None or found.seen is None else f"about {roughly(found.seen)}",
         "chance": "–" if found is None else f"about {roughly(found.chance)}",
+        "remark": remark(name, summary),
         "random": _compared(summary, summary.random),
-        "earned": "–" if summary.random is None else earned_in_words(summary),
+        "earned": earned_in_words(summary) if summary.random else ("–", ""),
         "noise": _compared(summary, summary.noise),
     }
 
 
-def _compared(summary: CoverageSummary, control: ControlComparison | None) -> str:
+def _compared(summary: CoverageSummary, control: ControlComparison | None) -> tuple[str, str]:
     if control is None:
-        return "–"
-    return f"{change_of(summary, control.gain)}, search {change_of(summary, control.search_gain)} ({count(control.executions)} each)"
+        return "–", ""
+    return change_of(summary, control.gain), f"search {change_of(summary, control.search_gain)}, {count(control.executions)} each"
 
 
 def _watched(layer: Any) -> dict[str, str]:
@@ -162,7 +161,7 @@ def _watched(layer: Any) -> dict[str, str]:
     }
 
 
-def _by_layer(result: Result) -> tuple[list[dict[str, Any]], list[str], int]:
+def _by_layer(result: Result) -> tuple[list[dict[str, Any]], list[tuple[str, str]], int]:
     criteria = [name for name, summary in list(result.coverage.items())[:_MOST_CRITERIA] if summary.by_layer]
     names = list(dict.fromkeys(layer for criterion in criteria for layer in result.coverage[criterion].by_layer))
     bars = len(criteria) <= _MOST_WITH_BARS
@@ -174,14 +173,15 @@ def _by_layer(result: Result) -> tuple[list[dict[str, Any]], list[str], int]:
             width = value if bars and summary.kind == "share" else None
             cells.append(None if value is None else (width, amount_of(summary, value)))
         rows.append({"name": layer, "cells": cells})
-    return rows, [criterion_name(name) for name in criteria], max(0, len(names) - _MOST_LAYERS)
+    heads = [(criterion_name(name), "can fall" if result.coverage[name].kind == "statistic" else "") for name in criteria]
+    return rows, heads, max(0, len(names) - _MOST_LAYERS)
 
 
 def _of_class(row: Any, result: Result) -> dict[str, str]:
     return {
         "name": result.class_name(row.label),
         "executions": count(row.executions),
-        "valid": f"{count(row.valid)} ({share(row.valid / row.executions)})" if row.executions else "–",
+        "valid": share(row.valid / row.executions) if row.executions else "–",
         "new_items": amount(row.new_items, "count"),
         "output": "–" if row.output is None else share(row.output),
     }
@@ -194,17 +194,18 @@ def _unreached(name: str, summary: CoverageSummary) -> dict[str, Any]:
         "title": f"{criterion_name(name)}: {count(left)} {'item' if left == 1 else 'items'} never reached"
         + (f", {share(left / summary.total)} of all" if summary.total else ""),
         "meaning": explained(name),
-        "rows": [_place(place) for place in summary.unreached[:_MOST_PLACES]],
+        "rows": [_place(place, place.place in summary.by_layer) for place in summary.unreached[:_MOST_PLACES]],
         "left_out": max(0, len(summary.unreached) - _MOST_PLACES),
         "untouched": any(place.untouched for place in summary.unreached[:_MOST_PLACES]),
     }
 
 
-def _place(place: Unreached) -> dict[str, Any]:
+def _place(place: Unreached, is_layer: bool) -> dict[str, Any]:
     shown = [visible(example, 2 * NAME) for example in place.examples[:_MOST_EXAMPLES]]
     left_out = len(place.examples) - len(shown)
     return {
         "name": place.place,
+        "is_layer": is_layer,
         "left": f"{count(place.items)} of {count(place.total)}",
         "share": (place.items / place.total, share(place.items / place.total)) if place.total else None,
         "untouched": count(place.untouched) if place.untouched else "–",

@@ -387,7 +387,7 @@ def _coverage(false: bool) -> dict[str, CoverageSummary]:
 
 def _unreached(name: str, last: float, total: int | None) -> tuple[Unreached, ...]:
     if name == "output":
-        return tuple(Unreached(place=DIGITS[i], items=i % 4, total=10, examples=("confidence 0.10 to 0.19",)) for i in range(3, 6))
+        return tuple(Unreached(place=DIGITS[i], items=6 - i, total=10, examples=("confidence 0.10 to 0.19",)) for i in range(3, 6))
     if name not in ("kmnc", "nbc") or total is None:
         return ()
     part = total // len(_LAYERS)

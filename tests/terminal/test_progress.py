@@ -68,6 +68,20 @@ def test_the_numbers_of_the_campaign_are_in_the_line(monkeypatch: pytest.MonkeyP
     assert "kmnc 50.00%  4 findings  3 defects" in said(console)[1]
 
 
+def test_what_is_no_share_is_not_shown_as_one() -> None:
+    for console in (plain(), Console(file=io.StringIO(), force_terminal=True, width=120)):
+        shown = Progress(console)
+        shown.observe(phase("fuzz"))
+        coverage = {"kmnc": 0.5, "tknp": 4210.0, "nlc": 13.87}
+        shown.observe({"event": "step", "executions": 9, "coverage": coverage, "findings": 0, "defects": 0})
+        assert shown._line().split("  ")[2:5] == ["kmnc 50.00%", "tknp 4,210 patterns", "nlc 13.87 (can fall)"]
+        other = plain()
+        other.print(shown._display())
+        text = "\n".join(said(other))
+        assert "4,210 patterns" in text
+        assert "421000" not in text
+
+
 def test_the_devices_share_counts_from_when_it_is_held_not_from_fuzzing() -> None:
     shown = Progress(plain())
     shown.observe({"event": "budget", "wall": None, "executions": None, "device": 0.2})
