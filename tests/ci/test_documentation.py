@@ -17,7 +17,8 @@ from ruamel.yaml import YAML
 
 from gate.cli import cli
 from gate.cli.run import command as run_command
-from gate.config import Settings, load
+from gate.config import CRITERIA, Settings, load
+from gate.coverage import criterion
 from gate.domains.image.limits import Domain
 from gate.metrics.catalogue import CATALOGUE
 from gate.policy.load import load_policy, shipped_policies
@@ -147,7 +148,8 @@ def test_the_architecture_page_lists_the_rooms_in_the_order_that_is_checked() ->
 
 
 def test_every_part_of_the_report_is_explained() -> None:
-    template = (ROOT / "gate" / "report" / "templates" / "report.html.j2").read_text(encoding="utf-8")
+    templates = sorted((ROOT / "gate" / "report" / "templates").glob("*.j2"))
+    template = "\n".join(path.read_text(encoding="utf-8") for path in templates)
     titles = {title.split(":")[0] for title in re.findall(r"<h2[^>]*>([^<]+)</h2>", template)}
     parts = page("report.md").split("## Statuses")[0]
     assert len(titles) > 5
@@ -272,3 +274,21 @@ def test_the_site_builds_strictly_and_fetches_nothing_from_elsewhere(tmp_path: P
         references = _References()
         references.feed(path.read_text(encoding="utf-8"))
         assert not [url for url in references.fetched if url.startswith(("http:", "https:", "//"))], path.name
+
+
+def test_the_notebook_on_the_coverage_page_runs(tmp_path: Path) -> None:
+    (block,) = re.findall(r'```python title="a notebook"\n(.*?)```', page("coverage.md"), re.DOTALL)
+    (tmp_path / "notebook.py").write_text(block, encoding="utf-8")
+    done = subprocess.run([sys.executable, "notebook.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    value, covered, total = done.stdout.split()[:3]
+    assert 0 < float(value) < 1
+    assert 0 < int(covered) < int(total) == 32 * 100
+
+
+def test_the_coverage_page_names_every_criterion_with_the_options_and_defaults_it_has() -> None:
+    table = rows(section(page("coverage.md"), "Criteria"))
+    assert [name for name in table if name in CRITERIA] == sorted(CRITERIA, key=list(table).index)
+    for name in CRITERIA:
+        for option, default in criterion(name).options.items():
+            if name not in ("snac", "dsa", "mdsa"):
+                assert f"`{option}`" in table[name][-1] or name == "lsa", (name, option, default)
