@@ -35,6 +35,7 @@ class ActivationBatch:
         self.flat = flat
         self.logits = logits
         self._memo: dict[Hashable, object] = {}
+        self._top: tuple[Tensor, Tensor] | None = None  # of the largest k asked for so far
 
     @classmethod
     def of(cls, acts: Activations, logits: Tensor | None = None, layers: Mapping[str, int] | None = None) -> ActivationBatch:
@@ -107,18 +108,17 @@ class ActivationBatch:
         """Lowest and highest finite value of each neuron, float32 [M] each; +inf and -inf where there is none."""
         return self.memo("range", lambda: (self.replaced(torch.inf).amin(0), self.replaced(-torch.inf).amax(0)))
 
-    def limits(self) -> tuple[Tensor, Tensor]:
-        """Lowest and highest finite value of each sample in each layer, float32 [N, layers] each; +inf and -inf where there is none."""
+    def scaled(self) -> Tensor:
+        """float32 [N, M]: every sample's outputs inside a layer brought to 0..1, from the lowest finite one to the highest.
 
-        def make() -> tuple[Tensor, Tensor]:
-            lows, highs = self.replaced(torch.inf), self.replaced(-torch.inf)
-            spans = self.spans.values()
-            return (
-                torch.stack([lows[:, start:stop].amin(1) for start, stop in spans], 1),
-                torch.stack([highs[:, start:stop].amax(1) for start, stop in spans], 1),
-            )
-
-        return self.memo("limits", make)
+        NaN where all of a layer are equal; of what is not finite no more is said than that it is not finite or beyond 0..1.
+        """
+        scaled = torch.empty_like(self.flat)
+        lows, highs = self._blocks(self.replaced(torch.inf)), self._blocks(self.replaced(-torch.inf))
+        for low, high, block, into in zip(lows, highs, self._blocks(self.flat), self._blocks(scaled), strict=True):
+            low, high = low.amin(2, keepdim=True), high.amax(2, keepdim=True)
+            torch.sub(block, low, out=into).div_(high - low)
+        return scaled
 
     def top(self, k: int) -> tuple[Tensor, Tensor]:
         """The k largest of each layer, the lower number first where outputs are equal, so that every device answers alike.
@@ -127,21 +127,37 @@ class ActivationBatch:
             neurons: int64 [N, layers, k], numbered over all layers, in falling order of their outputs.
             usable: bool [N, layers, k]; False where a layer has fewer finite outputs.
         """
+        # The first few of a longer list are the shorter list.
+        if self._top is None or self._top[0].shape[2] < k:
+            self._top = self._find_top(k)
+        neurons, usable = self._top
+        return neurons[:, :, :k], usable[:, :, :k]
 
-        def make() -> tuple[Tensor, Tensor]:
-            flat = self.replaced(-torch.inf)
-            parts = [flat[:, start:stop] for start, stop in self.spans.values()]
-            # One more than wanted shows whether the last place is shared.
-            found: list[Sequence[Tensor]] = [part.topk(min(k + 1, part.shape[1]), dim=1) for part in parts]
-            tied = torch.stack([(values[:, 1:] == values[:, :-1]).any() for values, _ in found])
-            if bool(tied.any()):
-                # topk leaves open which of equal outputs it takes; a stable sort does not. It costs more, so only where there are any.
-                for layer in tied.nonzero().flatten().tolist():
-                    found[layer] = torch.sort(parts[layer], dim=1, descending=True, stable=True)
-            neurons = [index[:, :k] + start for (_, index), (start, _) in zip(found, self.spans.values(), strict=True)]
-            return torch.stack(neurons, 1), torch.stack([values[:, :k] > -torch.inf for values, _ in found], 1)
+    def _find_top(self, k: int) -> tuple[Tensor, Tensor]:
+        blocks = self._blocks(self.replaced(-torch.inf))
+        # One more than wanted shows whether the last place is shared.
+        found: list[Sequence[Tensor]] = [block.topk(min(k + 1, block.shape[2]), dim=2) for block in blocks]
+        tied = [(values[:, :, 1:] == values[:, :, :-1]).any(2) for values, _ in found]
+        if bool(torch.cat(tied, 1).any()):
+            # topk leaves open which of equal outputs it takes; a stable sort does not. It costs more, so only where there are any.
+            for block, (values, index), shared in zip(blocks, found, tied, strict=True):
+                ordered, order = torch.sort(block[shared], dim=1, descending=True, stable=True)
+                values[shared], index[shared] = ordered[:, : values.shape[2]], order[:, : index.shape[2]]
+        neurons, start = [], 0
+        for block, (_, index) in zip(blocks, found, strict=True):
+            stop = start + block.shape[1] * block.shape[2]
+            neurons.append(index[:, :, :k] + torch.arange(start, stop, block.shape[2], device=self.device)[:, None])
+            start = stop
+        return torch.cat(neurons, 1), torch.cat([values[:, :, :k] > -torch.inf for values, _ in found], 1)
 
-        return self.memo(("top", k), make)
+    def _blocks(self, flat: Tensor) -> list[Tensor]:
+        """Views [N, layers, width] of ``flat`` [N, M], in item order: equally wide layers in a row, which one call serves."""
+        blocks, start = [], 0
+        for width, run in itertools.groupby(self.layers.values()):
+            number = sum(1 for _ in run)
+            blocks.append(flat[:, start : start + number * width].view(len(flat), number, width))
+            start += number * width
+        return blocks
 
 
 def spans_of(layers: Mapping[str, int]) -> dict[str, tuple[int, int]]:

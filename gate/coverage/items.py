@@ -87,17 +87,19 @@ class ItemCriterion(Criterion):
         sample, item = self._fresh(batch, self._hit if earning else self._raw)
         if not len(item):
             return torch.zeros(len(batch), dtype=torch.int64, device=batch.device)
-        position, ordered = first_of_each(item, self._hit.size)
+        item, sample = _first_to_cover(item, sample, self._hit.size, len(batch))
+        added = torch.zeros(len(batch), dtype=torch.int64, device=batch.device)
         if not earning:
-            self._raw.add(ordered)
-            self._seen += len(ordered)
-            return torch.zeros(len(batch), dtype=torch.int64, device=batch.device)
-        self._hit.add(ordered)
-        self._covered += len(ordered)
-        unseen = ordered[~self._raw.has(ordered)]
+            self._raw.add(item)
+            self._seen += len(item)
+            return added
+        # While both sets are the same, what is new to one is new to the other.
+        unseen = item if self._seen == self._covered else item[~self._raw.has(item)]
+        self._hit.add(item)
+        self._covered += len(item)
         self._raw.add(unseen)
         self._seen += len(unseen)
-        return torch.bincount(sample[position], minlength=len(batch))
+        return added.scatter_add_(0, sample, torch.ones_like(sample))
 
     def _part(self, key: str, value: Any) -> Any:
         return Bits.of(value, self._hit.size) if key in ("hit", "raw") else super()._part(key, value)
@@ -199,17 +201,29 @@ class NeuronCriterion(ItemCriterion):
         per = self.items_per_neuron
         return ~self._hit.unfolded(start * per, stop * per).view(-1, per) & self._possible()[start:stop, None]
 
-    def _fresh(self, batch: ActivationBatch, known: Bits) -> Hits:
-        items = self._items(batch).view(-1)
-        fresh = (items >= 0) & ~known.has(items.clamp(min=0))
-        place = fresh.nonzero().flatten()  # row by row, so in the order of the samples
-        return place // batch.flat.shape[1], items[place]
-
 
 def hits_of(mask: Tensor) -> Hits:
     """The hits that a mask [N, M] names, where item and neuron are the same number."""
     sample, column = mask.nonzero(as_tuple=True)  # row by row, so in the order of the samples
     return sample, column
+
+
+def _first_to_cover(item: Tensor, sample: Tensor, size: int, samples: int) -> tuple[Tensor, Tensor]:
+    """Every distinct item of some hits, rising, and the first sample that covers it; int64 [D] both.
+
+    Args:
+        item: int64 [H], each below ``size``.
+        sample: int64 [H], each below ``samples``.
+    """
+    # Both in one number, so that it needs no stable sort and no way back to the hits; a narrow one sorts faster.
+    bits = (samples - 1).bit_length()
+    dtype = torch.int32 if size << bits < 1 << 31 else torch.int64
+    ordered = ((item.to(dtype) << bits) | sample.to(dtype)).sort().values
+    items = ordered >> bits
+    first = torch.ones_like(items, dtype=torch.bool)
+    torch.ne(items[1:], items[:-1], out=first[1:])
+    ordered = ordered.index_select(0, first.nonzero().flatten()).to(torch.int64)
+    return ordered >> bits, ordered & ((1 << bits) - 1)
 
 
 def first_of_each(item: Tensor, size: int) -> tuple[Tensor, Tensor]:

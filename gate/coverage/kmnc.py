@@ -5,15 +5,30 @@ Source: Ma et al., "DeepGauge: multi-granularity testing criteria for deep learn
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gate.coverage.activations import ActivationBatch
-from gate.coverage.ranges import RangedCriterion, beyond
+from gate.coverage.bits import Bits
+from gate.coverage.items import Hits
+from gate.coverage.ranges import RangedCriterion, beyond, strictly
 
 __all__ = ["KMultisection"]
+
+
+class _Plan(NamedTuple):
+    """What the ranges come to, worked out once for as long as they stay as they are.
+
+    Neurons without sections have a range of 0 to 1 here, so that no arithmetic with theirs must be looked after.
+    """
+
+    of: Tensor  # the lower ends that this was worked out from
+    low: Tensor  # float32 [neurons]
+    width: Tensor  # float32 [neurons], of the whole range
+    first: Tensor  # int32, or int64 where there are too many items, [neurons]: number of the neuron's first item
+    never: Tensor | None  # bool [neurons]: has no sections; None where all have
 
 
 class KMultisection(RangedCriterion):
@@ -38,6 +53,7 @@ class KMultisection(RangedCriterion):
             raise ValueError(f"edges must be 'left' or 'right', not {edges!r}")
         self._sections = sections
         self._edges = edges
+        self._known_plan: _Plan | None = None
 
     @property
     def items_per_neuron(self) -> int:
@@ -59,31 +75,58 @@ class KMultisection(RangedCriterion):
             missing = "no neuron of the watched layers varies over the profile set, so there are no sections: give more samples"
         return missing
 
-    def _section(self, values: Tensor, low: Tensor, high: Tensor) -> Tensor:
-        """int64, the shape of ``values``: the section, where they lie in [low, high]."""
-        position = (values - low).div_(high - low).mul_(self._sections)
+    def _section(self, values: Tensor, low: Tensor, width: Tensor) -> Tensor:
+        """float32, the shape of ``values``: the number of the section, where they lie in a range that begins at ``low``."""
+        position = (values - low).div_(width).mul_(self._sections)
         if self._edges == "right":
             position = position.ceil_().sub_(1)
-        # Before the cast, for what a number that no integer can hold becomes is left open.
-        return position.clamp_(0, self._sections - 1).to(torch.int64)
+        # For what a number that no integer can hold becomes one is left open.
+        return position.clamp_(0, self._sections - 1)
+
+    def _plan(self) -> _Plan:
+        if self._known_plan is None or self._known_plan.of is not self._low:
+            possible = self._possible()
+            dtype = torch.int32 if self._size() < 1 << 31 else torch.int64
+            self._known_plan = _Plan(
+                of=self._low,
+                low=torch.where(possible, self._low, 0),
+                width=torch.where(possible, self._high - self._low, 1),
+                first=torch.arange(self.neurons, device=possible.device, dtype=dtype) * self._sections,
+                never=None if bool(possible.all()) else ~possible,
+            )
+        return self._known_plan
+
+    def _inside(self, batch: ActivationBatch) -> Tensor:
+        """bool [N, M]: which activations lie in a section."""
+        below, above = beyond(batch, self._low, self._high)
+        outside = below | above
+        never = self._plan().never
+        if never is not None:
+            outside |= never
+        return strictly(outside.logical_not_(), batch)
 
     def _items(self, batch: ActivationBatch, columns: Tensor | None = None) -> Tensor:
-        flat, low, high, possible = batch.flat, self._low, self._high, self._possible()
-        below, above = beyond(batch, low, high)
-        neuron = torch.arange(self.neurons, device=flat.device)
+        plan, flat, inside = self._plan(), batch.replaced(0.0), self._inside(batch)
+        low, width, first = plan.low, plan.width, plan.first
         if columns is not None:
-            flat, below, above = flat[:, columns], below[:, columns], above[:, columns]
-            low, high, possible, neuron = low[columns], high[columns], possible[columns], columns
-        outside = (below | above).logical_or_(~possible)
-        if batch.finite is not None:
-            outside |= ~(batch.finite if columns is None else batch.finite[:, columns])
-        return self._section(flat, low, high).add_(neuron * self._sections).masked_fill_(outside, -1)
+            flat, inside, low, width, first = flat[:, columns], inside[:, columns], low[columns], width[columns], first[columns]
+        items = self._section(flat, low, width).to(torch.int64).add_(first)
+        return torch.where(inside, items, -1)
+
+    def _fresh(self, batch: ActivationBatch, known: Bits) -> Hits:
+        plan = self._plan()
+        # All that happens to every activation happens in 32 bits where these are enough.
+        items = self._section(batch.replaced(0.0), plan.low, plan.width).to(plan.first.dtype).add_(plan.first)
+        place = (self._inside(batch) & ~known.has(items)).view(-1).nonzero().flatten()  # row by row, so in the order of the samples
+        return place // batch.flat.shape[1], items.view(-1).index_select(0, place).to(torch.int64)
 
     def _directions(self, start: int, values: Tensor) -> Tensor:
         count, stop, k = values.shape[1], start + values.shape[1], self._sections
         low, high = self._low[start:stop], self._high[start:stop]
         # One past either end of the range stands for all that lies out there.
-        section = torch.where(values < low, -1, torch.where(values > high, k, self._section(values, low, high)))
+        plan = self._plan()
+        section = self._section(values.nan_to_num(0.0), plan.low[start:stop], plan.width[start:stop]).to(torch.int64)
+        section = torch.where(values < low, -1, torch.where(values > high, k, section))
         # Open sections in the order of their numbers: the neighbours of a section in this list are the nearest open ones.
         open_ones = self._open(start, stop).flatten().nonzero().flatten()
         if not len(open_ones):

@@ -45,18 +45,9 @@ class NeuronCoverage(NeuronCriterion):
 
     def _active(self, batch: ActivationBatch) -> Tensor:
         """bool [N, M]: strictly above the threshold."""
-        flat = batch.flat
-        if self._scale == "layer":
-            low, high = batch.limits()
-            # Equal values give 0/0 = NaN, which is above nothing.
-            flat = torch.cat(
-                [
-                    (flat[:, start:stop] - low[:, layer : layer + 1]).div_(high[:, layer : layer + 1] - low[:, layer : layer + 1])
-                    for layer, (start, stop) in enumerate(batch.spans.values())
-                ],
-                1,
-            )
-        return strictly(flat > self._threshold, batch)
+        # NaN, which equal outputs are scaled to, is above nothing.
+        outputs = batch.scaled() if self._scale == "layer" else batch.flat
+        return strictly(outputs > self._threshold, batch)
 
     def _items(self, batch: ActivationBatch, columns: Tensor | None = None) -> Tensor:
         active = self._active(batch)
