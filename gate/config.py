@@ -26,12 +26,14 @@ __all__ = [
     "OutputSettings",
     "Settings",
     "duration",
+    "kind_of",
     "load",
 ]
 
 ENVIRONMENT_PREFIX = "GATE_"
 CRITERIA = ("nc", "kmnc", "nbc", "snac", "tknc", "tknp", "map", "output", "nlc", "lsa", "dsa", "mdsa")
-UNBOUNDED = {"tknp": "count", "map": "count", "nlc": "statistic"}  # criteria whose value is no share of a fixed number of items
+Kind = Literal["share", "count", "statistic"]
+UNBOUNDED: dict[str, Kind] = {"tknp": "count", "map": "count", "nlc": "statistic"}  # whose value is no share of a fixed number of items
 
 Criterion = Literal["nc", "kmnc", "nbc", "snac", "tknc", "tknp", "map", "output", "nlc", "lsa", "dsa", "mdsa"]
 Bounds = tuple[float, float]
@@ -54,6 +56,11 @@ def duration(text: str | int | float) -> float:
     if not 0 < seconds < 1e9:
         raise ValueError(f"{written!r} is no usable duration; it must be more than zero")
     return seconds
+
+
+def kind_of(criterion: str) -> Kind:
+    """What the value of a coverage criterion is."""
+    return UNBOUNDED.get(criterion, "share")
 
 
 class _Section(BaseModel):
@@ -159,10 +166,17 @@ class CoverageSettings(_Section):
     stall_chance: float | None = Field(default=None, gt=0, lt=1)  # ... or an estimated chance of something new below this
     on_stall: Literal["freeze", "end", "continue"] = "freeze"  # freeze: only the judging arm goes on; end: the campaign ends
 
+    @property
+    def reported(self) -> str:
+        """The criterion that coverage_gain reports where the policy names none: the first whose value is a share, else the first."""
+        return next((name for name in self.criteria if name not in UNBOUNDED), self.criteria[0])
+
     @field_validator("criteria", "guide", mode="before")
     @classmethod
     def _joined(cls, value: Any) -> Any:
-        return tuple(part.strip() for part in value.split("+")) if isinstance(value, str) else value
+        if isinstance(value, str):
+            return tuple(part.strip() for part in value.split("+"))
+        return tuple(value) if isinstance(value, list) else value  # of JSON: behind this function strict validation takes no list
 
     @field_validator("criteria", "layers", "guide")
     @classmethod

@@ -55,6 +55,7 @@ from gate.report import write
 from gate.report.text import visible
 from gate.result import (
     DataSetInfo,
+    LayerSummary,
     ModelInfo,
     PreviousInfo,
     Result,
@@ -405,17 +406,19 @@ def _watch(work: Work, worker: Worker, profile: ImageSet | None, output_kind: Ou
     chosen = settings.coverage
     parameters = {"coverage": chosen.model_dump(mode="json"), "kind": str(output_kind)}
     watched, _ = worker.call("watch", parameters, {"x": work.seeds.x[:3]})
-    work.gradients = bool(watched["gradients"])
-    work.events.emit("layers", layers=watched["layers"], gradients=work.gradients)
+    work.gradients, work.steerable = bool(watched["gradients"]), bool(watched["steerable"])
+    work.events.emit("layers", layers=watched["layers"], gradients=work.gradients, steerable=work.steerable)
     work.fingerprint["layers"] = list(watched["layers"])
-    profiled = work.seeds.x if profile is None else profile.x
+    profiled, labels = (work.seeds.x, work.seeds.labels) if profile is None else (profile.x, profile.y)
     for start in range(0, len(profiled), settings.batch_size):
-        worker.call("profile", {}, {"x": profiled[start : start + settings.batch_size]})
+        rows = slice(start, start + settings.batch_size)
+        worker.call("profile", {}, {"x": profiled[rows], "y": labels[rows]})
     started = time.monotonic()
     for start in range(0, len(work.seeds.x), settings.batch_size):
         worker.call("cover_seeds", {}, {"x": work.seeds.x[start : start + settings.batch_size]})
     work.seconds_per_sample = (time.monotonic() - started) / len(work.seeds.x)
     initial, _ = worker.call("open_arms", {"arms": ["search", "random", "noise"]})
+    work.layers = tuple(LayerSummary.model_validate(layer) for layer in initial["layers"])
     work.coverage = worker.call("coverage")[0]["criteria"]
     return {name: float(value) for name, value in initial["coverage"].items()}
 
@@ -434,7 +437,9 @@ def _campaign(
     others = seeds.probabilities.copy()
     others[np.arange(len(seeds.labels)), seeds.labels] = -1.0
     corpus.set_margins(seeds.probabilities[np.arange(len(seeds.labels)), seeds.labels] - others.max(axis=1))
-    search = SearchArm(domain, corpus, seeds.labels, worker, gradients=work.gradients, campaign_seed=settings.seed)
+    search = SearchArm(
+        domain, corpus, seeds.labels, worker, gradients=work.gradients, steerable=work.steerable, campaign_seed=settings.seed
+    )
     half = settings.data.judge_half
     work.judging = JudgingArm(domain, seeds.x, seeds.ids, policy.judging.mutants_per_seed, settings.seed, half=half)
     work.campaign = Campaign(
@@ -448,6 +453,7 @@ def _campaign(
         batch_size=settings.batch_size,
         output_kind=output_kind,
         initial=initial,
+        coverage=settings.coverage,
         events=work.events,
         confirm=lambda finding: _confirm(work, finding),
         stop=lambda: work.deadline.stopped,

@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from gate.campaign.loop import CampaignOutcome
+from gate.campaign.gain_curve import compare
+from gate.campaign.loop import CampaignOutcome, ClassCount
+from gate.config import kind_of
 from gate.metrics import compute
 from gate.metrics.evidence import CoverageEvidence, Evidence, JudgedSeed, SearchDefect
 from gate.policy.evaluate import evaluate
 from gate.policy.load import LoadedPolicy
-from gate.result import ArmSummary, CampaignSummary, CoverageSummary, CurvePoint, Metric, ModelInfo, Result, Verdict, exit_code_of
+from gate.result import (
+    ArmSummary,
+    CampaignSummary,
+    ClassCoverage,
+    ControlComparison,
+    CoverageSummary,
+    CurvePoint,
+    Discovery,
+    Metric,
+    ModelInfo,
+    Result,
+    Verdict,
+    exit_code_of,
+)
 from gate.triage.root_causes import root_causes
 from gate.work import Work
 
@@ -130,10 +145,11 @@ def evidence_of(work: Work) -> Evidence:
                 final=outcome.final[name],
                 after_first=outcome.after_first[name],
                 first=outcome.first,
+                kind=kind_of(name),
             )
             for name in outcome.initial
         },
-        criterion=work.settings.coverage.criteria[0],
+        criterion=work.settings.coverage.reported,
         regression=work.regression,
         regression_reason=work.regression_reason,
         long_tail_reason=work.long_tail_reason,
@@ -164,7 +180,7 @@ def unjudged(work: Work, verdict: Verdict, reasons: tuple[str, ...], *, trusted:
             long_tail=work.long_tail,
             judging_mutants_per_seed=work.policy.policy.judging.mutants_per_seed,
             domain_digest=work.policy.policy.domain.digest(),
-            criterion=work.settings.coverage.criteria[0],
+            criterion=work.settings.coverage.reported,
             regression=work.regression,
             regression_reason=work.regression_reason,
             long_tail_reason=work.long_tail_reason,
@@ -195,6 +211,8 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
         preflight=work.preflight,
         campaign=_campaign_summary(work),
         coverage=_coverage_summaries(work),
+        layers=work.layers,
+        coverage_by_class=_class_coverage(work),
         curve=tuple(
             CurvePoint(
                 executions=point.executions,
@@ -230,6 +248,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
         device_hours=counts["search"].seconds / 3600.0,
         stop_reason=outcome.stop_reason,
         judge_half=work.settings.data.judge_half,
+        stalled_for=outcome.stalled_for,
         unconfirmed=outcome.unconfirmed,
         valid_fraction=sum(count.valid for count in fuzzed) / executed if executed else None,
         arms={
@@ -261,17 +280,52 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
 def _coverage_summaries(work: Work) -> dict[str, CoverageSummary]:
     if work.campaign is None:
         return {}
-    outcome = work.campaign.outcome
-    return {
-        name: CoverageSummary(
-            initial=outcome.initial[name],
-            final=outcome.final[name],
-            gain=outcome.final[name] - outcome.initial[name],
-            gain_per_iteration=(outcome.after_first[name] - outcome.initial[name]) / outcome.first if outcome.first else None,
-            raw_final=outcome.raw[name],
-            covered=int(work.coverage.get(name, {}).get("covered", 0)),
-            total=work.coverage.get(name, {}).get("total"),
-            by_layer=work.coverage.get(name, {}).get("by_layer", {}),
+    return {name: _coverage_summary(work, work.campaign.outcome, name) for name in work.campaign.outcome.initial}
+
+
+def _coverage_summary(work: Work, outcome: CampaignOutcome, name: str) -> CoverageSummary:
+    settings = work.settings.coverage
+    seen = work.coverage.get(name, {})
+    random, noise = (compare(outcome.gains["search"], outcome.gains[arm], name) for arm in ("random", "noise"))
+    estimate = outcome.discovery.get(name)
+    return CoverageSummary(
+        kind=kind_of(name),
+        guides=name in (settings.guide or settings.criteria),
+        initial=outcome.initial[name],
+        final=outcome.final[name],
+        gain=outcome.final[name] - outcome.initial[name],
+        gain_per_iteration=(outcome.after_first[name] - outcome.initial[name]) / outcome.first if outcome.first else None,
+        raw_final=outcome.raw[name],
+        covered=int(seen.get("covered", 0)),
+        total=seen.get("total"),
+        by_layer=seen.get("by_layer", {}),
+        nonfinite=int(seen.get("nonfinite", 0)),
+        random=random,
+        noise=noise,
+        false_coverage=_is_false(noise),
+        discovery=None if estimate is None else Discovery.model_validate(estimate),
+    )
+
+
+def _is_false(noise: ControlComparison | None) -> bool:
+    """Whether noise gained as much as the search did by then; where neither gained anything there is no coverage to call false."""
+    return noise is not None and noise.gain > 0 and noise.gain >= noise.search_gain
+
+
+def _class_coverage(work: Work) -> tuple[ClassCoverage, ...]:
+    """By true class, those without a seed input left out."""
+    if work.campaign is None or work.seeds is None:
+        return ()
+    shares = work.coverage.get("output", {}).get("by_class", [])
+    counts = work.campaign.outcome.classes
+    return tuple(
+        ClassCoverage(
+            label=label,
+            executions=count.executions,
+            valid=count.valid,
+            new_items=count.new_items,
+            output=shares[label] if label < len(shares) else None,
         )
-        for name in outcome.initial
-    }
+        for label in sorted({*counts, *map(int, work.seeds.labels)})
+        for count in [counts.get(label, ClassCount())]
+    )

@@ -15,7 +15,7 @@ from gate.config import Settings
 from gate.metrics.evidence import CleanEvidence, LongTailEvidence, RegressionEvidence
 from gate.policy.load import LoadedPolicy
 from gate.registry.resolve import ModelReference
-from gate.result import DataSetInfo, ModelInfo, PreflightCheck, PreviousInfo
+from gate.result import DataSetInfo, LayerSummary, ModelInfo, PreflightCheck, PreviousInfo
 from gate.triage.confirm import Confirmer
 
 __all__ = ["Work"]
@@ -53,6 +53,8 @@ class Work:
     regression: RegressionEvidence | None = None
     regression_reason: str | None = None
     gradients: bool = True
+    steerable: bool = True  # whether a guiding criterion can say which way a neuron has to move
+    layers: tuple[LayerSummary, ...] = ()  # watched
     previous: PreviousInfo | None = None
     coverage: dict[str, dict[str, Any]] = field(default_factory=dict)
     model_calls: int = 0

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gate.coverage.base import Criterion
+from gate.coverage.items import NeuronCriterion
 from gate.coverage.recorder import Recorder
 
 __all__ = ["ascend"]
@@ -19,7 +19,7 @@ TARGETED = 0.1  # share of the neurons with something to gain that one mutant ai
 def ascend(
     run: Callable[[Tensor], Any],
     recorder: Recorder,
-    criteria: Sequence[Criterion],
+    criteria: Sequence[NeuronCriterion],
     x: Tensor,
     *,
     epsilon: float,
@@ -35,7 +35,7 @@ def ascend(
     Args:
         run: file values [N, H, W, C] -> the model's output; only what the recorder sees of it matters.
         recorder: records the watched layers.
-        criteria: say which way each neuron has to move.
+        criteria: say which way each neuron has to move; at least one.
         x: float32 file values.
         epsilon: L-infinity bound in file values.
         bounds: lowest and highest file value.
@@ -44,7 +44,12 @@ def ascend(
 
     Returns:
         float32, the shape of ``x``.
+
+    Raises:
+        ValueError: no criteria, so there is nowhere to go.
     """
+    if not criteria:
+        raise ValueError("none of the criteria says which way a neuron has to move")
     random = torch.Generator().manual_seed(seed)
     current = x.clone()
     step = 1.5 * epsilon / steps
@@ -64,7 +69,7 @@ def ascend(
     return current.detach()
 
 
-def _wish(criteria: Sequence[Criterion], acts: dict[str, Tensor]) -> dict[str, Tensor]:
+def _wish(criteria: Sequence[NeuronCriterion], acts: dict[str, Tensor]) -> dict[str, Tensor]:
     """{layer: float [N, neurons]}: -1, 0 or 1, where the criteria together want each neuron to go."""
     detached = {name: values.detach() for name, values in acts.items()}
     directions = [criterion.directions(detached) for criterion in criteria]

@@ -30,7 +30,7 @@ class Outcome:
     probabilities: np.ndarray  # [N, C] float64
     predicted: np.ndarray  # int64 [N]; -1 where the output is not finite
     complaint: np.ndarray  # int64 [N]: position in gate.oracles.ORACLES, -1 for none
-    new_items: np.ndarray  # int64 [N]: newly covered items of the guiding criteria, valid mutants only
+    new_items: np.ndarray  # float64 [N]: newly covered items of the guiding criteria (of a statistic its gain), valid mutants only
 
 
 @dataclass(frozen=True)

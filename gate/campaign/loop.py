@@ -1,4 +1,4 @@
-"""The campaign: arms take turns until the budget ends, coverage saturates, or somebody says stop.
+"""The campaign: arms take turns until the budget ends, the search stalls, or somebody says stop.
 
 Each turn: an arm proposes a batch of mutants, the worker runs it in one pass which also updates coverage, the oracles look at the
 outputs, findings go to whoever confirms them, and the arm learns. What steers counts executions and model calls, never seconds; time
@@ -19,18 +19,21 @@ from gate.campaign.batch import Batch, Finding, Outcome, families_of
 from gate.campaign.budget import Budget, BudgetSpent
 from gate.campaign.controls import noise_batch, random_batch
 from gate.campaign.deadline import Interrupted
+from gate.campaign.evenly_spaced import EvenlySpaced
 from gate.campaign.events import EventLog
+from gate.campaign.gain_curve import GainCurve
 from gate.campaign.judging import JudgingArm
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Worker
+from gate.config import CoverageSettings
 from gate.domains.domain import InputDomain
 from gate.models.outputs import OutputKind, predictions, probabilities
 from gate.oracles import ORACLES, Observation, complaints
 
-__all__ = ["Campaign", "CampaignOutcome", "Confirm", "Point", "Seeds"]
+__all__ = ["Campaign", "CampaignOutcome", "ClassCount", "Confirm", "Point", "Seeds"]
 
 FIRST_EXECUTIONS = 1000  # coverage_gain_per_iteration looks at this many of the search's executions
-SATURATED_AFTER = 5000  # search executions without a new item after which coverage counts as saturated
+ESTIMATED_FROM = 100  # executions that an estimated chance must rest on before it stops anything, however large coverage.stall_chance
 CONFIRMATIONS_PER_KEY = 3  # a finding that did not reproduce is tried again with another mutant, this often
 CURVE_POINTS = 400  # the curve is thinned out beyond this many points
 
@@ -66,7 +69,16 @@ class OperatorCount:
     executions: int = 0
     valid: int = 0
     findings: int = 0
-    new_items: int = 0
+    new_items: float = 0.0
+
+
+@dataclass
+class ClassCount:
+    """What the search arm's mutants of one class's seed inputs did."""
+
+    executions: int = 0
+    valid: int = 0
+    new_items: float = 0.0
 
 
 @dataclass
@@ -81,7 +93,11 @@ class CampaignOutcome:
     first: int = 0
     stop_reason: str = "error"  # until the loop has ended for a reason of its own
     curve: list[Point] = field(default_factory=list)
+    gains: dict[str, GainCurve] = field(default_factory=dict)  # of search, random and noise
     operators: dict[str, OperatorCount] = field(default_factory=dict)
+    classes: dict[int, ClassCount] = field(default_factory=dict)  # by true class of the seed input
+    stalled_for: int = 0  # search executions since one covered something new
+    discovery: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # by criterion; see gate.coverage.discovery.Estimate
     nonfinite: int = 0
     unconfirmed: int = 0  # findings that there was no time left to confirm
     steps: int = 0
@@ -106,6 +122,7 @@ class Campaign:
         batch_size: largest batch.
         output_kind: how to read the model's output.
         initial: coverage of the seeds by criterion.
+        coverage: which criteria guide, when the search counts as stalled, and what happens then.
         events: where steps are recorded.
         confirm: called with the first finding of each distinct key; says whether it became a defect.
         stop: asked between steps; True ends the campaign as interrupted.
@@ -125,6 +142,7 @@ class Campaign:
         batch_size: int,
         output_kind: OutputKind,
         initial: dict[str, float],
+        coverage: CoverageSettings,
         events: EventLog,
         confirm: Confirm,
         stop: Callable[[], bool],
@@ -138,6 +156,7 @@ class Campaign:
         self._turns = Turns(shares)
         self._budget = budget
         self._output_kind = output_kind
+        self._coverage = coverage
         self._events = events
         self._confirm = confirm
         self._stop = stop
@@ -146,15 +165,15 @@ class Campaign:
         # A small budget is cut into smaller steps, so that there is something to learn from before it ends.
         self.step_size = batch_size if executions is None else max(1, min(batch_size, max(8, executions // 24)))
         self._tries: dict[tuple[Any, ...], int] = {}
-        self._stale = 0  # search executions since the last new item
-        self._stride = 1  # steps between two points of the curve
-        self._passing = False  # whether the newest point lies between two of these
+        self._curve: EvenlySpaced[Point] = EvenlySpaced(CURVE_POINTS)
         self.outcome = CampaignOutcome(
             counts={arm: ArmCount(coverage=dict(initial)) for arm in ("search", "judging", "random", "noise")},
             initial=dict(initial),
             final=dict(initial),
             raw=dict(initial),
             after_first=dict(initial),
+            curve=self._curve.points,
+            gains={arm: GainCurve(initial) for arm in ("search", "random", "noise")},
             operators={name: OperatorCount() for name in search.choice.names},
         )
 
@@ -177,26 +196,49 @@ class Campaign:
                 reason = "wall" if isinstance(error, BudgetSpent) else "interrupted"
                 # The device was held for it all the same; only the search makes mutants on the device.
                 self.outcome.counts["search" if batch is None else batch.arm].seconds += self._budget.seconds - started
-            self.outcome.stop_reason = reason or ("saturated" if self._saturated else "executions")
+            self.outcome.stop_reason = reason or ("saturated" if self._closed else "executions")
             return self.outcome
 
     @property
-    def _saturated(self) -> bool:
-        return self._stale >= SATURATED_AFTER
+    def _stalled(self) -> bool:
+        """Whether the search has found nothing new for long enough, or is estimated not to."""
+        return self.outcome.stalled_for >= self._coverage.stall or self._hopeless
+
+    @property
+    def _hopeless(self) -> bool:
+        """Whether the estimated chance that the next execution covers something new lies below what the settings ask for.
+
+        Something new by any of the guiding criteria is never more likely than the sum of their chances. And where n executions show
+        nothing at all, a chance of 3/n is still within the 95 % interval, so the estimate must rest on at least 3 / limit of them.
+        """
+        limit = self._coverage.stall_chance
+        if limit is None:
+            return False
+        estimates = [self.outcome.discovery.get(name) for name in self._coverage.guide or self._coverage.criteria]
+        known = [estimate for estimate in estimates if estimate is not None]
+        # A statistic has no such chance; what it may still gain is not known.
+        if len(known) < len(estimates) or min(estimate["executions"] for estimate in known) < max(ESTIMATED_FROM, 3 / limit):
+            return False
+        return sum(float(estimate["chance"]) for estimate in known) < limit
+
+    @property
+    def _closed(self) -> bool:
+        """Whether search and control arms are over because the search has stalled."""
+        return self._coverage.on_stall != "continue" and self._stalled
 
     def _reason_to_stop(self) -> str | None:
         if self._stop():
             return "interrupted"
-        return self._budget.ended(self.outcome.executions)
+        return self._budget.ended(self.outcome.executions) or ("saturated" if self._coverage.on_stall == "end" and self._stalled else None)
 
     def _next_batch(self) -> Batch | None:
         step = self.outcome.steps
         limit = self._budget.settings.executions
         left = self.step_size if limit is None else min(self.step_size, limit - self.outcome.executions)
-        closed = {"search", "random", "noise"} if self._saturated else set()
+        closed = {"search", "random", "noise"} if self._closed else set()
         while True:
             arm = self._turns.next(self.outcome.counts, frozenset({"search", "judging", "random", "noise"} - closed), left)
-            if arm is None and not self._saturated and "judging" in closed:
+            if arm is None and not self._closed and "judging" in closed:
                 arm = "search"  # the judging arm has no seed input left, and nothing but it had a share
             if arm is None:
                 return None
@@ -231,16 +273,17 @@ class Campaign:
     def _turn(self, batch: Batch, started: float) -> None:
         """Runs a batch; ``started`` is when its making began: the device is held while mutants are made, too."""
         count = self.outcome.counts[batch.arm]
-        outcome, coverage, raw = self._execute(batch)
+        outcome, said = self._execute(batch)
         count.executions += len(batch.x)
         count.valid += int(batch.valid.sum())
         count.model_calls += len(batch.x) + batch.model_calls
         self.outcome.steps += 1
-        if coverage:
-            count.coverage = coverage
+        if batch.arm in self.outcome.gains:
+            count.coverage = dict(said["valid"])
+            self.outcome.gains[batch.arm].note(count.executions, count.coverage)
         found = self._findings(batch, outcome)
         if batch.arm == "search":
-            self._after_search(batch, outcome, found, coverage, raw)
+            self._after_search(batch, outcome, found, said)
         elif batch.arm == "judging":
             self._judging.take(batch, outcome)
         count.seconds += self._budget.seconds - started
@@ -256,10 +299,14 @@ class Campaign:
             findings=sum(c.findings for c in self.outcome.counts.values()),
             defects=sum(c.defects for c in self.outcome.counts.values()),
             unconfirmed=self.outcome.unconfirmed,
+            stalled_for=self.outcome.stalled_for,
+            stalled=self._stalled,
+            discovery={name: estimate for name, estimate in self.outcome.discovery.items() if estimate is not None},
             seconds=round(self._budget.seconds, 3),
         )
 
-    def _execute(self, batch: Batch) -> tuple[Outcome, dict[str, float], dict[str, float]]:
+    def _execute(self, batch: Batch) -> tuple[Outcome, dict[str, Any]]:
+        """Runs a batch in the worker; also gives what the worker says of the arm's map."""
         covers = batch.arm != "judging"
         earns = np.ones(len(batch.x), dtype=bool) if batch.arm == "noise" else batch.valid
         parameters = {"arm": batch.arm if covers else None}
@@ -272,8 +319,8 @@ class Campaign:
             complaint = np.full(len(batch.x), -1, dtype=np.int64)
         else:
             complaint = complaints(Observation(raw, probability, predicted, labels))
-        new_items = arrays["new_items"] if covers else np.zeros(len(batch.x), dtype=np.int64)
-        return Outcome(probability, predicted, complaint, new_items), dict(fields.get("valid", {})), dict(fields.get("raw", {}))
+        new_items = arrays["new_items"] if covers else np.zeros(len(batch.x))
+        return Outcome(probability, predicted, complaint, new_items), fields
 
     def _findings(self, batch: Batch, outcome: Outcome) -> np.ndarray:
         """bool [N]: which mutants are new distinct findings; confirms them on the way."""
@@ -333,39 +380,38 @@ class Campaign:
             confidence_after=None if predicted < 0 else float(outcome.probabilities[slot, predicted]),
         )
 
-    def _after_search(self, batch: Batch, outcome: Outcome, found: np.ndarray, coverage: dict[str, float], raw: dict[str, float]) -> None:
+    def _after_search(self, batch: Batch, outcome: Outcome, found: np.ndarray, said: dict[str, Any]) -> None:
         executions = self.outcome.counts["search"].executions
-        self.outcome.final = coverage
-        self.outcome.raw = raw
+        self.outcome.final = dict(said["valid"])
+        self.outcome.raw = dict(said["raw"])
+        self.outcome.discovery = dict(said["discovery"])
         if executions <= FIRST_EXECUTIONS:
-            self.outcome.after_first, self.outcome.first = coverage, executions
+            self.outcome.after_first, self.outcome.first = dict(self.outcome.final), executions
         for row, recipe in enumerate(batch.recipes):
             operator = self.outcome.operators[recipe[-1].operator]
             operator.executions += 1
             operator.valid += int(batch.valid[row])
             operator.findings += int(outcome.complaint[row] >= 0 and batch.valid[row])
-            operator.new_items += int(outcome.new_items[row])
+            operator.new_items += float(outcome.new_items[row])
+        for row, label in enumerate(self._seeds.labels[batch.seeds].tolist()):
+            of_class = self.outcome.classes.setdefault(label, ClassCount())
+            of_class.executions += 1
+            of_class.valid += int(batch.valid[row])
+            of_class.new_items += float(outcome.new_items[row])
         self.search.take(batch, outcome, found)
         gained = np.flatnonzero(outcome.new_items > 0)
-        self._stale = self._stale + len(batch.x) if not len(gained) else len(batch.x) - 1 - int(gained[-1])
+        self.outcome.stalled_for = len(batch.x) - 1 - int(gained[-1]) if len(gained) else self.outcome.stalled_for + len(batch.x)
 
     def _note_point(self) -> None:
-        """Adds the point of now. Every ``_stride`` steps there is one, and the newest is always there."""
-        curve = self.outcome.curve
+        """Adds the point of now to the curve."""
         counts = self.outcome.counts
-        point = Point(
-            self.outcome.executions,
-            dict(self.outcome.final),
-            dict(counts["random"].coverage),
-            dict(counts["noise"].coverage),
-            sum(c.findings for c in counts.values()),
-            sum(c.defects for c in counts.values()),
+        self._curve.add(
+            Point(
+                self.outcome.executions,
+                dict(self.outcome.final),
+                dict(counts["random"].coverage),
+                dict(counts["noise"].coverage),
+                sum(c.findings for c in counts.values()),
+                sum(c.defects for c in counts.values()),
+            )
         )
-        if self._passing:
-            curve.pop()
-        curve.append(point)
-        if len(curve) > CURVE_POINTS:
-            # Every second point goes. CURVE_POINTS is even, so first and newest stay, and what is left is still evenly spaced.
-            curve[:] = curve[::2]
-            self._stride *= 2
-        self._passing = self.outcome.steps % self._stride != 0

@@ -32,18 +32,27 @@ class SearchArm:
         labels: int64 [S], of the seed inputs.
         worker: makes the mutants that need the model's gradients.
         gradients: whether the model has any.
+        steerable: whether the guiding criteria can say which way a neuron has to move, as the coverage gradient needs it.
         campaign_seed: every draw depends on it and the step alone.
     """
 
     def __init__(
-        self, domain: InputDomain, corpus: Corpus, labels: np.ndarray, worker: Worker, *, gradients: bool, campaign_seed: int
+        self,
+        domain: InputDomain,
+        corpus: Corpus,
+        labels: np.ndarray,
+        worker: Worker,
+        *,
+        gradients: bool,
+        steerable: bool,
+        campaign_seed: int,
     ) -> None:
         self._domain = domain
         self.corpus = corpus
         self._labels = labels
         self._worker = worker
         self._campaign_seed = campaign_seed
-        assisted = [name for name in domain.model_bounds if gradients]
+        assisted = [name for name in domain.model_bounds if gradients and (steerable or name != "coverage_gradient")]
         names = (*domain.natural, *assisted)
         self.choice = OperatorChoice(names, [float(MODEL_OPERATOR_COSTS.get(name, 1)) for name in names])
         self._last: np.ndarray = np.empty(0, dtype=np.int64)
@@ -92,7 +101,7 @@ class SearchArm:
                 batch.x[row],
                 int(batch.seeds[row]),
                 batch.recipes[row],
-                new_items=int(outcome.new_items[row]),
+                new_items=float(outcome.new_items[row]),
                 margin=margin,
                 open_=not any(step.operator in self._domain.model_bounds for step in batch.recipes[row]),
             )

@@ -26,7 +26,7 @@ class Corpus:
     recipes: list[tuple[Any, ...]] = field(init=False)
     _mutants: list[np.ndarray] = field(init=False, default_factory=list)
     _seed: list[int] = field(init=False)
-    _new: list[int] = field(init=False)
+    _new: list[float] = field(init=False)
     _picks: list[int] = field(init=False)
     _margin: list[float] = field(init=False)
     _open: list[bool] = field(init=False)  # may it be mutated further?
@@ -35,7 +35,7 @@ class Corpus:
         count = len(self.seeds)
         self.recipes = [()] * count
         self._seed = list(range(count))
-        self._new = [0] * count
+        self._new = [0.0] * count
         self._picks = [0] * count
         self._margin = [1.0] * count
         self._open = [True] * count
@@ -47,12 +47,12 @@ class Corpus:
         """Gives the seed inputs their margins, float [S]."""
         self._margin[: len(self.seeds)] = [float(margin) for margin in margins]
 
-    def add(self, mutant: np.ndarray, seed: int, recipe: Sequence[Any], *, new_items: int, margin: float, open_: bool) -> None:
-        """Keeps a valid mutant that covered ``new_items`` items first; ``open_`` says whether it may be mutated further."""
+    def add(self, mutant: np.ndarray, seed: int, recipe: Sequence[Any], *, new_items: float, margin: float, open_: bool) -> None:
+        """Keeps a valid mutant that covered ``new_items`` items first (of a statistic: that gain); ``open_``: may it be mutated further?"""
         self._mutants.append(mutant.copy())
         self._seed.append(seed)
         self.recipes.append(tuple(recipe))
-        self._new.append(new_items)
+        self._new.append(float(new_items))
         self._picks.append(0)
         self._margin.append(margin)
         self._open.append(open_)
@@ -84,7 +84,7 @@ class Corpus:
             for position in range(first, len(self)):
                 row = {
                     "seed_id": seed_ids[self._seed[position]],
-                    "new_items": self._new[position],
+                    "new_items": int(self._new[position]) if self._new[position].is_integer() else self._new[position],
                     "recipe": [step.to_json() for step in self.recipes[position]],
                 }
                 file.write(json.dumps(row, allow_nan=False) + "\n")

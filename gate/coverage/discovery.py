@@ -18,8 +18,9 @@ and then the chance comes out too low (Böhme, Liyanage and Wüstholz, "Estimati
 guide, no guarantee.
 
 Memory is bounded: counters stop at three, and where a criterion has more than ``LIMIT`` items they are kept for those of a fixed random
-sample of the neurons. Counts are then scaled up. The chance becomes 1 - (1 - U/n)^(neurons / sampled ones), as if the groups of
-neurons found new items independently of each other; as they do so together, that is rather too high than too low.
+sample of the neurons; of patterns, for those in a share of all codes that is halved whenever they become too many. Counts are then scaled
+up. The chance becomes 1 - (1 - U/n)^s where one item in s has a counter, as if the other s - 1 parts found new items independently of this
+one; as they do so together, that is rather too high than too low.
 
 How executions are cut into batches changes nothing.
 """
@@ -36,12 +37,14 @@ from gate.coverage.activations import ActivationBatch
 from gate.coverage.base import Criterion
 from gate.coverage.bits import Bits
 from gate.coverage.items import ItemCriterion, NeuronCriterion
+from gate.coverage.patterns import PatternCriterion
 
 __all__ = ["ENOUGH", "Discovery", "Estimate", "discovery_of"]
 
 LIMIT = 1 << 18  # counters that a criterion gets
 ENOUGH = 20  # executions below which nothing is estimated
 _MANY = 3  # where counters stop
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # 2^64 over the golden ratio, as an int64
 
 
 @dataclass(frozen=True)
@@ -99,10 +102,12 @@ class Discovery(ABC):
 
 def discovery_of(criterion: Criterion) -> Discovery | None:
     """Counters for a criterion; None where it has no items that could be met."""
-    return ItemDiscovery(criterion) if isinstance(criterion, ItemCriterion) else None
+    if isinstance(criterion, ItemCriterion):
+        return _Items(criterion)
+    return _Patterns(criterion) if isinstance(criterion, PatternCriterion) else None
 
 
-class ItemDiscovery(Discovery):
+class _Items(Discovery):
     """Counters for numbered items."""
 
     def __init__(self, criterion: ItemCriterion) -> None:
@@ -161,3 +166,56 @@ class ItemDiscovery(Discovery):
         once = self._times == 1
         owners = torch.unique(self._owner[once])
         return int(once.sum()), int((self._times == 2).sum()), len(owners), self._scale
+
+
+class _Patterns(Discovery):
+    """Counters for patterns, by their codes."""
+
+    def __init__(self, criterion: PatternCriterion) -> None:
+        super().__init__(criterion)
+        self._patterns = criterion
+        self._known = criterion._hit.moved_to(criterion._device)
+        self._halved = 0  # how often the share of the codes that have counters was halved
+        self._codes = torch.zeros(0, dtype=torch.int64)  # [C], rising
+        self._times = torch.zeros(0, dtype=torch.uint8)  # [C], as of items
+        self._owner = torch.zeros(0, dtype=torch.int64)  # [C]
+
+    def _count(self, batch: ActivationBatch, first: int) -> None:
+        if self._codes.device != batch.device:
+            self._known = self._known.moved_to(batch.device)
+            self._codes, self._times, self._owner = (part.to(batch.device) for part in (self._codes, self._times, self._owner))
+        code, usable = self._patterns._patterns(batch)
+        code = code | self._patterns._offsets
+        fresh = ~self._known.has(code)
+        if usable is not None:
+            fresh &= usable
+        if self._halved:
+            fresh &= self._counted(code)
+        sample, group = fresh.nonzero(as_tuple=True)
+        codes, place, met = torch.unique(code[sample, group], return_inverse=True, return_counts=True)
+        owner = torch.zeros_like(codes)
+        owner[place] = sample + first  # see _Items
+        self._join(codes, met, owner)
+        while len(self._codes) > LIMIT:
+            self._halved += 1
+            kept = self._counted(self._codes)
+            self._codes, self._times, self._owner = self._codes[kept], self._times[kept], self._owner[kept]
+
+    def _join(self, codes: Tensor, met: Tensor, owner: Tensor) -> None:
+        old = torch.isin(codes, self._codes, assume_unique=True)
+        at = torch.searchsorted(self._codes, codes[old])
+        self._times[at] = (met[old] + self._times[at]).clamp_(max=_MANY).to(torch.uint8)
+        if bool(old.all()):
+            return
+        order = torch.cat([self._codes, codes[~old]]).sort()
+        self._codes = order.values
+        self._times = torch.cat([self._times, met[~old].clamp_(max=_MANY).to(torch.uint8)])[order.indices]
+        self._owner = torch.cat([self._owner, owner[~old]])[order.indices]
+
+    def _counted(self, codes: Tensor) -> Tensor:
+        """bool, the shape of ``codes``: which are in the share that has counters, by the upper bits of a multiplicative hash (Knuth)."""
+        return (codes * _GOLDEN >> (64 - self._halved)) & ((1 << self._halved) - 1) == 0
+
+    def _rare(self) -> tuple[int, int, int, float]:
+        once = self._times == 1
+        return int(once.sum()), int((self._times == 2).sum()), len(torch.unique(self._owner[once])), float(1 << self._halved)

@@ -38,4 +38,7 @@ def _reported(evidence: Evidence) -> CoverageEvidence | str:
     if found is None:
         measured_ones = ", ".join(sorted(evidence.coverage)) or "none"
         return f"the policy reports the criterion {evidence.criterion}, which this run did not measure (measured: {measured_ones})"
+    if found.kind != "share":
+        what = "counts patterns" if found.kind == "count" else "is a statistic"
+        return f"{evidence.criterion} {what} and has no share to gain; measure a criterion that has one, such as kmnc (coverage.criteria)"
     return found

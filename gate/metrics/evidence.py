@@ -70,7 +70,9 @@ class RegressionEvidence(_Frozen):
 
 
 class CoverageEvidence(_Frozen):
-    """Valid coverage of one criterion of the search arm; shares between 0 and 1."""
+    """Valid coverage of one criterion of the search arm; shares between 0 and 1 where ``kind`` is share."""
+
+    kind: Literal["share", "count", "statistic"] = "share"
 
     initial: float
     final: float

@@ -17,7 +17,7 @@ from gate.campaign.events import EventLog
 from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.search import SearchArm
-from gate.config import BudgetSettings
+from gate.config import BudgetSettings, CoverageSettings
 from gate.corpus.corpus import Corpus
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.image_set import sample_ids
@@ -66,6 +66,7 @@ class NumpyWorker:
         self.covered: dict[str, set[int]] = {"search": set(), "random": set(), "noise": set()}
         self.seen: dict[str, set[int]] = {arm: set() for arm in self.covered}
         self.covers = True
+        self.estimate: dict[str, Any] | None = None  # of what the search may still find
 
     def call(
         self,
@@ -89,7 +90,7 @@ class NumpyWorker:
         raw = self.model(x)
         if arm is None:
             return {}, {"raw": raw}
-        new = np.zeros(len(x), dtype=np.int64)
+        new = np.zeros(len(x))
         if self.covers:
             items = (x.reshape(len(x), -1).mean(axis=1) / 256 * SECTIONS).astype(int)
             for row, item in enumerate(items):
@@ -100,6 +101,7 @@ class NumpyWorker:
         fields = {
             "valid": {"kmnc": len(self.covered[arm]) / SECTIONS},
             "raw": {"kmnc": len(self.seen[arm] | self.covered[arm]) / SECTIONS},
+            "discovery": {"kmnc": self.estimate if arm == "search" else None},
         }
         return fields, {"raw": raw, "new_items": new}
 
@@ -123,6 +125,8 @@ class Scene:
         confirm: Callable[[Any], bool] = lambda _: True,
         cheat: Callable[[np.ndarray], np.ndarray] | None = None,
         gradients: bool = True,
+        steerable: bool = True,
+        coverage: Mapping[str, Any] | None = None,
     ) -> None:
         x, y = images(seeds)
         self.ids = sample_ids(x, y)
@@ -130,7 +134,9 @@ class Scene:
         self.worker = NumpyWorker(model, cheat=cheat)
         self.domain = ImageDomain(limits or Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
         self.corpus = Corpus(x)
-        self.search = SearchArm(self.domain, self.corpus, y, self.worker, gradients=gradients, campaign_seed=campaign_seed)
+        self.search = SearchArm(
+            self.domain, self.corpus, y, self.worker, gradients=gradients, steerable=steerable, campaign_seed=campaign_seed
+        )
         self.judging = JudgingArm(self.domain, x, self.ids, mutants_per_seed, campaign_seed)
         self.seeds = Seeds(x, y, self.ids, probabilities(reads_stripes(x), OutputKind.LOGITS))
         budget = BudgetSettings(executions=executions, wall=None if wall is None else f"{wall}s")
@@ -145,6 +151,7 @@ class Scene:
             batch_size=batch_size,
             output_kind=OutputKind.LOGITS,
             initial={"kmnc": 0.0},
+            coverage=CoverageSettings.model_validate({"criteria": ("kmnc",), **(coverage or {})}),
             events=EventLog(None, (self.events.append,)),
             confirm=confirm,
             stop=stop,

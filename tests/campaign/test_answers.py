@@ -12,7 +12,9 @@ from gate.campaign.answers import Answers
 from gate.errors import ConfigError, GateError, InputShapeError, ModelError, WorkerError
 
 SENT = {"x": np.zeros((3, 8, 8, 1), dtype=np.uint8), "earns": np.array([True, True, False])}
-NEW = np.array([2, 1, 0], dtype=np.int64)
+NEW = np.array([2.0, 1.0, 0.0])
+LAYER = {"name": "a", "type": "torch.nn.Linear", "neurons": 2, "head": False, "low": -1.0, "high": 2.5, "constant": 1}
+ESTIMATE = {"executions": 2, "chance": 0.5, "seen": 0.9}
 PARAMETERS: dict[str, dict[str, Any]] = {
     "watch": {"coverage": {"criteria": ["kmnc"], "kmnc_sections": 10}},
     "open_arms": {"arms": ["search", "noise"]},
@@ -30,12 +32,15 @@ def good(operation: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "describe": ({"first_layer": None, "model_input": "[3]", "model_calls": 3}, {}),
         "forward": ({}, {"raw": raw()}),
         "features": ({"head": "fc"}, {"features": raw(columns=7)}),
-        "watch": ({"layers": {"a": 2}, "gradients": True}, {}),
+        "watch": ({"layers": {"a": 2}, "gradients": True, "steerable": True}, {}),
         "profile": ({}, {}),
         "cover_seeds": ({}, {}),
-        "open_arms": ({"coverage": {"kmnc": 0.1}}, {}),
-        "run": ({"valid": {"kmnc": 0.2}, "raw": {"kmnc": 0.3}}, {"raw": raw(), "new_items": NEW}),
-        "coverage": ({"criteria": {"kmnc": {"covered": 2, "total": 20, "by_layer": {"a": 0.1}, "nonfinite": 0}}}, {}),
+        "open_arms": ({"coverage": {"kmnc": 0.1}, "layers": [dict(LAYER)]}, {}),
+        "run": (
+            {"valid": {"kmnc": 0.2}, "raw": {"kmnc": 0.3}, "discovery": {"kmnc": dict(ESTIMATE)}},
+            {"raw": raw(), "new_items": NEW},
+        ),
+        "coverage": ({"criteria": {"kmnc": {"covered": 2, "total": 20, "by_layer": {"a": 0.1}, "by_class": [], "nonfinite": 0}}}, {}),
         "coverage_state": ({"state": {"kmnc": {"format": 1}}}, {"kmnc.state": raw()}),
         "mutate": ({}, {"x": SENT["x"].copy()}),
     }
@@ -85,10 +90,19 @@ Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
         pytest.param("run", lambda f, a: a.update(raw=np.zeros(3, np.float32)), id="outputs without columns"),
         pytest.param("run", lambda f, a: a.pop("new_items"), id="no new items"),
         pytest.param("run", lambda f, a: a.update(new_items=NEW[:2]), id="new items of fewer rows"),
-        pytest.param("run", lambda f, a: a.update(new_items=NEW.astype(np.float64)), id="new items in fractions"),
+        pytest.param("run", lambda f, a: a.update(new_items=NEW / 2), id="new items in fractions"),
+        pytest.param("run", lambda f, a: a.update(new_items=NEW.astype(np.int64)), id="new items of another dtype"),
+        pytest.param("run", lambda f, a: a.update(new_items=NEW * np.nan), id="new items that are no numbers"),
+        pytest.param("run", lambda f, a: a.update(new_items=np.array([3.0, 0.0, 0.0])), id="more items than one mutant can cover"),
+        pytest.param("run", lambda f, a: f.pop("discovery"), id="no estimates"),
+        pytest.param("run", lambda f, a: f["discovery"].pop("kmnc"), id="a criterion without an estimate"),
+        pytest.param("run", lambda f, a: f["discovery"]["kmnc"].update(chance=1.1), id="a chance above one"),
+        pytest.param("run", lambda f, a: f["discovery"]["kmnc"].update(seen=-0.1), id="less than nothing seen"),
+        pytest.param("run", lambda f, a: f["discovery"]["kmnc"].update(executions=5), id="an estimate from mutants that earn none"),
+        pytest.param("run", lambda f, a: f["discovery"]["kmnc"].pop("chance"), id="an estimate without a chance"),
+        pytest.param("run", lambda f, a: f["valid"].update(kmnc=10**400), id="a number that no float can hold"),
         pytest.param("run", lambda f, a: a.update(new_items=-NEW), id="negative new items"),
         pytest.param("run", lambda f, a: a.update(new_items=NEW * 2**40), id="endless new items"),
-        pytest.param("run", lambda f, a: a.update(new_items=np.array([18, 0, 0])), id="more items in all than there are"),
         pytest.param("run", lambda f, a: a.update(new_items=NEW[::-1].copy()), id="items of a mutant that earns none"),
         pytest.param("forward", lambda f, a: a.clear(), id="forward without outputs"),
         pytest.param("forward", lambda f, a: a.update(raw=raw(columns=3)), id="forward with a column too few"),
@@ -103,11 +117,22 @@ Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
         pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"].update(covered=21), id="more covered than there is"),
         pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"]["by_layer"].update(a=1.5), id="more than a whole layer"),
         pytest.param("coverage", lambda f, a: f["criteria"].clear(), id="no criteria"),
+        pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"].update(by_class=[1.5]), id="more than a whole class"),
+        pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"].update(by_class={"0": 1}), id="classes that are no list"),
         pytest.param("coverage_state", lambda f, a: a.update({"kmnc./../../x": raw()}), id="a file name as a tensor's"),
         pytest.param("coverage_state", lambda f, a: a.update(file=raw()), id="a tensor of no criterion"),
         pytest.param("coverage_state", lambda f, a: f["state"]["kmnc"].update(low=[1, {"a": float("inf")}]), id="infinity far inside"),
         pytest.param("open_arms", lambda f, a: f["coverage"].update(kmnc=1.01), id="seeds that cover more than all"),
+        pytest.param("open_arms", lambda f, a: f.update(layers=[]), id="no ranges"),
+        pytest.param("open_arms", lambda f, a: f["layers"][0].update(name="b"), id="the range of another layer"),
+        pytest.param("open_arms", lambda f, a: f["layers"][0].update(neurons=3), id="the range of more neurons"),
+        pytest.param("open_arms", lambda f, a: f["layers"][0].update(constant=3), id="more constant neurons than there are"),
+        pytest.param("open_arms", lambda f, a: f["layers"][0].update(low=3.0), id="a range that ends below its beginning"),
+        pytest.param("open_arms", lambda f, a: f["layers"][0].update(low=None), id="half a range"),
+        pytest.param("open_arms", lambda f, a: f["layers"][0].update(high="much"), id="a range in words"),
+        pytest.param("open_arms", lambda f, a: f["layers"][0].update(type=5), id="a layer's type in numbers"),
         pytest.param("watch", lambda f, a: f.update(layers={}), id="no layers"),
+        pytest.param("watch", lambda f, a: f.pop("steerable"), id="not a word on steering"),
         pytest.param("watch", lambda f, a: f.update(layers={"a": 0}), id="a layer without neurons"),
         pytest.param("watch", lambda f, a: f.update(gradients="yes"), id="gradients in words"),
         pytest.param("load", lambda f, a: f.update(training="yes"), id="training in words"),
@@ -151,3 +176,95 @@ def test_only_some_errors_are_the_workers_to_report(kind: str, operation: str, b
     made = Answers().error(operation, {"kind": kind, "what": "x" * 100_000, "where": ["a"], "hint": None})
     assert type(made) is becomes
     assert len(str(made)) < 10_000
+
+
+def guided(criteria: list[str], **settings: Any) -> Answers:
+    """The state before a campaign with these criteria on two layers, four columns, and the search's arm open."""
+    answers = Answers()
+    ask(answers, "load", *good("load"))
+    ask(answers, "forward", *good("forward"))
+    layers = [{**LAYER, "name": name, "neurons": 5} for name in ("a", "b")]
+    fields = {"layers": {"a": 5, "b": 5}, "gradients": True, "steerable": False}
+    answers.check("watch", {"coverage": {"criteria": criteria, **settings}}, SENT, fields, {})
+    answers.check("open_arms", {"arms": ["search"]}, {}, {"coverage": dict.fromkeys(criteria, 0), "layers": layers}, {})
+    return answers
+
+
+def run(answers: Answers, values: dict[str, float], new: list[float], raw_values: dict[str, float] | None = None) -> None:
+    fields = {"valid": values, "raw": raw_values or values, "discovery": dict.fromkeys(values)}
+    answers.check("run", {"arm": "search"}, SENT, fields, {"raw": raw(), "new_items": np.array(new, dtype=np.float64)})
+
+
+def test_a_count_is_whole_and_grows_beyond_one() -> None:
+    answers = guided(["tknp"])
+    run(answers, {"tknp": 4}, [2, 2, 0])
+    run(answers, {"tknp": 4.0}, [0, 0, 0])
+    for wrong in (3, 4.5, -1):
+        with pytest.raises(WorkerError, match="tknp"):
+            run(answers, {"tknp": wrong}, [0, 0, 0])
+
+
+def test_a_statistic_may_fall_and_its_gain_is_no_whole_number() -> None:
+    answers = guided(["nlc"])
+    run(answers, {"nlc": 1234.5}, [0.25, 1e6, 0])
+    run(answers, {"nlc": -3.0}, [0, 0, 0], {"nlc": -5.0})
+    with pytest.raises(WorkerError, match="out of range"):
+        run(answers, {"nlc": 1.0}, [-0.5, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("criterion", "settings", "once"),
+    [
+        ("nc", {}, 10),
+        ("kmnc", {}, 10),
+        ("nbc", {}, 10),
+        ("snac", {}, 10),
+        ("tknc", {"tknc_k": 3}, 6),
+        ("tknp", {}, 2),
+        ("tknp", {"tknp_joint": True}, 1),
+        ("map", {}, 1),
+        ("map", {"map_window": 1}, 2),
+        ("output", {}, 1),
+        ("lsa", {}, 1),
+        ("dsa", {}, 1),
+        ("mdsa", {}, 1),
+    ],
+)
+def test_one_mutant_covers_no_more_than_its_activations_can(criterion: str, settings: dict[str, Any], once: int) -> None:
+    value = {criterion: 0 if criterion in ("tknp", "map") else 0.0}
+    run(guided([criterion], **settings), value, [once, 0, 0])
+    with pytest.raises(WorkerError, match="that one mutant can cover"):
+        run(guided([criterion], **settings), value, [once + 1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("criterion", "settings", "items"),
+    [
+        ("nc", {}, 10),
+        ("kmnc", {"kmnc_sections": 2}, 20),
+        ("nbc", {}, 20),
+        ("tknc", {}, 10),
+        ("output", {"output_sections": 3}, 12),
+        ("dsa", {"surprise_sections": 7}, 7),
+    ],
+)
+def test_all_mutants_together_cover_no_more_than_there_is(criterion: str, settings: dict[str, Any], items: int) -> None:
+    answers = guided([criterion], **settings)
+    for _ in range(items):
+        run(answers, {criterion: 0.0}, [1, 0, 0])
+    with pytest.raises(WorkerError, match="than there are"):
+        run(answers, {criterion: 0.0}, [0, 1, 0])
+
+
+def test_what_does_not_guide_adds_no_room() -> None:
+    answers = guided(["dsa", "kmnc"], guide=["dsa"])
+    with pytest.raises(WorkerError, match="the 1 items"):
+        run(answers, {"dsa": 0.0, "kmnc": 0.0}, [2, 0, 0])
+
+
+def test_patterns_grow_with_the_mutants_and_no_faster() -> None:
+    answers = guided(["tknp", "nc"])
+    for _ in range(5):
+        run(answers, {"tknp": 0, "nc": 0.0}, [4, 2, 0])  # 30 of 10 neurons and 2 patterns of each of 10 mutants
+    with pytest.raises(WorkerError, match="than there are"):
+        run(answers, {"tknp": 0, "nc": 0.0}, [4, 4, 0])  # 38 of 34

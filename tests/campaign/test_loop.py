@@ -94,15 +94,17 @@ def test_answers_that_are_not_finite_are_counted_and_outrank_a_wrong_class() -> 
     assert outcome.nonfinite > 0
 
 
-def test_saturation_ends_the_search_but_not_the_judging(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "SATURATED_AFTER", 300)
-    made = Scene(executions=3000, seeds=200)
+def test_a_search_that_stalls_ends_but_not_the_judging() -> None:
+    made = Scene(executions=3000, seeds=200, coverage={"stall": 300})
     made.worker.covers = False
     outcome = made.run()
     assert outcome.stop_reason == "saturated"
     assert 300 <= outcome.counts["search"].executions < 300 + made.campaign.step_size
     assert outcome.counts["judging"].executions == 896  # 112 whole seed inputs in 30 % of 3000
-    made = Scene(executions=None, wall=600, seeds=30)
+    assert outcome.stalled_for == outcome.counts["search"].executions
+    assert made.events[-1]["stalled"] is True
+    assert made.events[-1]["stalled_for"] == outcome.stalled_for
+    made = Scene(executions=None, wall=600, seeds=30, coverage={"stall": 300})
     made.worker.covers = False
     outcome = made.run()
     assert outcome.stop_reason == "saturated"
@@ -110,9 +112,56 @@ def test_saturation_ends_the_search_but_not_the_judging(monkeypatch: pytest.Monk
     assert outcome.counts["judging"].executions == 30 * 8
 
 
-def test_a_new_item_starts_the_count_of_stale_executions_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "SATURATED_AFTER", 200)
-    made = Scene(executions=None, wall=600, seeds=10)
+def test_a_stall_can_end_the_campaign_or_be_shown_only() -> None:
+    made = Scene(executions=3000, seeds=200, coverage={"stall": 300, "on_stall": "end"})
+    made.worker.covers = False
+    outcome = made.run()
+    assert outcome.stop_reason == "saturated"
+    assert 300 <= outcome.counts["search"].executions < 300 + made.campaign.step_size
+    assert outcome.executions < 600
+    made = Scene(executions=3000, seeds=200, coverage={"stall": 300, "on_stall": "continue"})
+    made.worker.covers = False
+    outcome = made.run()
+    assert outcome.stop_reason == "executions"
+    assert outcome.executions == 3000
+    assert outcome.stalled_for == outcome.counts["search"].executions > 1500
+    assert [event["stalled"] for event in made.events] == sorted(event["stalled"] for event in made.events)
+    assert made.events[-1]["stalled"]
+
+
+@pytest.mark.parametrize(
+    ("estimate", "limit", "stops"),
+    [
+        ({"executions": 300, "chance": 0.009, "seen": 0.9}, 0.01, True),
+        ({"executions": 300, "chance": 0.011, "seen": 0.9}, 0.01, False),
+        ({"executions": 299, "chance": 0.0, "seen": 0.9}, 0.01, False),  # with less than 3 / limit nothing is known of so small a chance
+        ({"executions": 99, "chance": 0.0, "seen": 0.9}, 0.5, False),
+        ({"executions": 100, "chance": 0.0, "seen": None}, 0.5, True),
+        (None, 0.5, False),
+        ({"executions": 300, "chance": 0.0, "seen": 1.0}, None, False),
+    ],
+)
+def test_a_small_chance_of_anything_new_stops_the_search_once_it_rests_on_enough(
+    estimate: dict[str, Any] | None, limit: float | None, stops: bool
+) -> None:
+    made = Scene(executions=400, coverage={"stall_chance": limit, "on_stall": "end"})
+    made.worker.estimate = estimate
+    outcome = made.run()
+    assert outcome.stop_reason == ("saturated" if stops else "executions")
+    assert outcome.discovery == {"kmnc": estimate}
+    assert made.events[-1]["discovery"] == ({} if estimate is None else {"kmnc": estimate})
+
+
+def test_the_chances_of_several_criteria_add_up_and_one_that_has_none_keeps_the_search_open() -> None:
+    for chances, stops in (((0.006, 0.003), True), ((0.006, 0.006), False), ((0.0, None), False)):
+        made = Scene(executions=400, coverage={"criteria": ("kmnc", "nlc"), "stall_chance": 0.01, "on_stall": "end"})
+        estimates = [None if chance is None else {"executions": 500, "chance": chance, "seen": 0.9} for chance in chances]
+        made.campaign.outcome.discovery = dict(zip(("kmnc", "nlc"), estimates, strict=True))
+        assert made.campaign._stalled is stops
+
+
+def test_a_new_item_starts_the_count_of_stale_executions_again() -> None:
+    made = Scene(executions=None, wall=600, seeds=10, coverage={"stall": 200})
     outcome = made.run()
     gains = [event for event in made.events if event["arm"] == "search"]
     last = max(i for i, event in enumerate(gains) if i == 0 or event["coverage"] != gains[i - 1]["coverage"])
@@ -194,6 +243,26 @@ def test_operators_are_counted_by_what_their_mutants_did() -> None:
     assert sum(count.findings for count in counts) == search.findings
     assert sum(count.new_items for count in counts) == len(made.worker.covered["search"])
     assert search.model_calls > search.executions  # attacks cost more than one
+
+
+def test_classes_are_counted_by_the_seed_inputs_of_their_mutants() -> None:
+    made = Scene(executions=800, limits=STRICT)
+    proposed: list[Any] = []
+    take = made.search.take
+
+    def taken(batch: Any, outcome: Any, found: np.ndarray) -> None:
+        proposed.append((made.seeds.labels[batch.seeds], batch.valid, outcome.new_items))
+        take(batch, outcome, found)
+
+    made.search.take = taken  # type: ignore[method-assign]
+    outcome = made.run()
+    labels, valid, new = (np.concatenate(part) for part in zip(*proposed, strict=True))
+    assert set(outcome.classes) == {0, 1, 2, 3}
+    for label, count in outcome.classes.items():
+        mine = labels == label
+        assert (count.executions, count.valid, count.new_items) == (mine.sum(), valid[mine].sum(), new[mine].sum())
+    assert sum(count.new_items for count in outcome.classes.values()) == len(made.worker.covered["search"])
+    assert 0 < sum(count.valid for count in outcome.classes.values()) < outcome.counts["search"].executions
 
 
 def test_a_campaign_that_died_names_no_budget() -> None:

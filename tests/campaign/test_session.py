@@ -17,14 +17,17 @@ from gate.config import CoverageSettings
 from gate.demo.network import DigitsNet
 
 
-def watch(worker: Worker, folder: Path, x: np.ndarray, *, classes: int = 4, **coverage: Any) -> None:
+def watch(
+    worker: Worker, folder: Path, x: np.ndarray, *, classes: int = 4, y: np.ndarray | None = None, kind: str = "logits", **coverage: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the worker answered to ``watch`` and ``open_arms``."""
     worker.call("load", load_parameters(folder, classes=classes))
     settings = CoverageSettings.model_validate(coverage).model_dump(mode="json")
-    fields, _ = worker.call("watch", {"coverage": settings, "kind": "logits"}, {"x": x[:3]})
+    fields, _ = worker.call("watch", {"coverage": settings, "kind": kind}, {"x": x[:3]})
     assert fields["gradients"]
-    worker.call("profile", {}, {"x": x})
+    worker.call("profile", {}, {"x": x, "y": np.arange(len(x)) % classes if y is None else y})
     worker.call("cover_seeds", {}, {"x": x})
-    worker.call("open_arms", {"arms": ["search", "random", "noise"]})
+    return fields, worker.call("open_arms", {"arms": ["search", "random", "noise"]})[0]
 
 
 @pytest.fixture
