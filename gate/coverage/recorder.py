@@ -73,14 +73,17 @@ class Recorder:
         finally:
             self._on = False
 
-    def activations(self) -> dict[str, Tensor]:
+    def activations(self, *, partial: bool = False) -> dict[str, Tensor]:
         """{layer: float32 [N, neurons]} of the forward pass inside the last ``recording``, in the order of the layers.
+
+        Args:
+            partial: leave out layers that did not run instead of refusing.
 
         Raises:
             ModelError: a layer did not run, as in a model that chooses its way by the input.
         """
         missing = [layer.name for layer in self.layers if layer.name not in self._sums]
-        if missing:
+        if missing and not partial:
             raise ModelError(
                 f"The layer {missing[0]!r} did not run in this forward pass.",
                 where="coverage.layers",
@@ -91,6 +94,7 @@ class Recorder:
             if self._calls[layer.name] > 1 and layer.neuron != "max"
             else self._sums[layer.name]
             for layer in self.layers
+            if layer.name in self._sums
         }
 
     def forget(self) -> None:

@@ -42,11 +42,9 @@ def first_output(output: Any) -> Tensor | Ragged | None:
     if found is None or not found.is_nested:
         return found
     padded = torch.nested.to_padded_tensor(found, 0.0)
-    if found.layout == torch.jagged:
-        lengths: Tensor = found.offsets().diff()  # type: ignore[attr-defined]
-    else:
-        lengths = found._nested_tensor_size()[:, 0]
-    return Ragged(padded, lengths.to(padded.device))
+    jagged = found.layout == torch.jagged
+    sizes: Tensor = found.offsets().diff() if jagged else found._nested_tensor_size()[:, 0]  # type: ignore[attr-defined]
+    return Ragged(padded, sizes.to(padded.device))
 
 
 def _packed(output: Any) -> PackedSequence | None:
