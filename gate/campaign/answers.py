@@ -1,21 +1,22 @@
 """What the supervisor believes of the worker's answers: the model's code runs in that process and may have written them itself.
 
 Every answer is held to the request it belongs to, and to what earlier answers have settled: the number of rows that were sent, the number
-of columns which the model answered with first, the criteria that were asked for, and that coverage is a growing share. What can't be
-checked (which of the classes gets the highest score) is the model's own business; what can be is never left to a later crash or, worse, a
-later verdict.
+of columns which the model answered with first, the criteria that were asked for, and that coverage only grows and by no more than there
+is to cover (statistics, which may fall, need only be numbers). What can't be checked (which of the classes gets the highest score) is the
+model's own business; what can be is never left to a later crash or, worse, a later verdict.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gate.campaign.wire import Arrays
-from gate.config import CoverageSettings
+from gate.config import CoverageSettings, kind_of
 from gate.errors import ConfigError, GateError, InputShapeError, ModelError, WorkerError
 
 __all__ = ["Answers"]
@@ -23,6 +24,7 @@ __all__ = ["Answers"]
 Fields = Mapping[str, Any]
 
 _LARGEST = 1 << 53  # no count in a campaign is larger
+_HUGE = 1e300  # JSON knows whole numbers that no float can hold
 _LONGEST = 4000  # characters kept of an error's text
 _ROUNDING = 1e-9
 _KINDS: dict[str, type[GateError]] = {kind.__name__: kind for kind in (ModelError, ConfigError, InputShapeError)}
@@ -89,9 +91,11 @@ class Answers:
         self._features_wide: int | None = None
         self._surveyed: dict[str, int] = {}  # neurons by layer
         self._criteria: tuple[str, ...] = ()
-        self._items = 0  # the most that the guiding criteria can have together
+        self._layers: dict[str, int] = {}
+        self._asked: dict[str, Any] = {}  # coverage settings
         self._covered: dict[str, dict[str, float]] = {}  # by arm and criterion
-        self._gained: dict[str, int] = {}  # by arm
+        self._gained: dict[str, float] = {}  # by arm
+        self._earned: dict[str, int] = {}  # executions that earn, by arm
 
     # One method per request.
 
@@ -172,16 +176,17 @@ class Answers:
 
     def _watch(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _names(arrays, ())
-        _keys(fields, ("layers", "gradients"))
-        _need(isinstance(fields["gradients"], bool), "gradients is neither true nor false")
+        _keys(fields, ("layers", "gradients", "steerable"))
+        for name in ("gradients", "steerable"):
+            _need(isinstance(fields[name], bool), f"{name} is neither true nor false")
         layers = fields["layers"]
         _need(isinstance(layers, dict) and len(layers) > 0, "no layers")
         for name, neurons in layers.items():
             _count(neurons, f"neurons of {name!r}", least=1)
-        asked = {**CoverageSettings().model_dump(mode="json"), **parameters["coverage"]}
-        self._criteria = tuple(asked["criteria"])
-        self._items = sum(layers.values()) * sum(max(2, asked["kmnc_sections"]) for _ in self._criteria)
-        self._covered, self._gained = {}, {}
+        self._asked = {**CoverageSettings().model_dump(mode="json"), **parameters["coverage"]}
+        self._criteria = tuple(self._asked["criteria"])
+        self._layers = dict(layers)
+        self._covered, self._gained, self._earned = {}, {}, {}
 
     def _nothing(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _keys(fields, ())
@@ -189,44 +194,83 @@ class Answers:
 
     def _open_arms(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _names(arrays, ())
-        _keys(fields, ("coverage",))
-        initial = self._shares(fields["coverage"])
+        _keys(fields, ("coverage", "layers"))
+        self._layer_ranges(fields["layers"])
+        initial = self._values(fields["coverage"])
         self._covered = {arm: dict(initial) for arm in parameters["arms"]}
-        self._gained = dict.fromkeys(parameters["arms"], 0)
+        self._gained = dict.fromkeys(parameters["arms"], 0.0)
+        self._earned = dict.fromkeys(parameters["arms"], 0)
+
+    def _layer_ranges(self, said: Any) -> None:
+        _need(isinstance(said, list) and len(said) == len(self._layers), "the layers are no list of those that are watched")
+        for layer, name in zip(said, self._layers, strict=True):
+            _keys(layer, ("name", "type", "neurons", "head", "low", "high", "constant"))
+            _need(layer["name"] == name and layer["neurons"] == self._layers[name], f"another layer than {name!r}")
+            _need(isinstance(layer["type"], str) and isinstance(layer["head"], bool), f"the layer {name!r} has no type")
+            _count(layer["constant"], "constant")
+            _need(layer["constant"] <= layer["neurons"], f"more constant neurons than {name!r} has")
+            low, high = layer["low"], layer["high"]
+            _need((low is None) == (high is None), f"half a range of {name!r}")
+            if low is not None:
+                _need(_number(low, name) <= _number(high, name), f"the range of {name!r} ends below its beginning")
 
     def _run(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         arm = parameters["arm"]
         if arm is None:
             self._forward(parameters, sent, fields, arrays)
             return
-        _keys(fields, ("valid", "raw"))
+        _keys(fields, ("valid", "raw", "discovery"))
         _names(arrays, ("raw", "new_items"))
         self._raw(sent, arrays)
-        valid, raw = self._shares(fields["valid"]), self._shares(fields["raw"])
-        for name, share in valid.items():
-            _need(share + _ROUNDING >= self._covered[arm][name], f"coverage {name} fell from {self._covered[arm][name]} to {share}")
-            _need(raw[name] + _ROUNDING >= share, f"coverage {name} of all mutants is {raw[name]}, that of the valid ones {share}")
-        new = arrays["new_items"]
-        _need(new.dtype == np.int64 and new.shape == (len(sent["x"]),), f"new_items are {new.dtype} {list(new.shape)}")
-        _need(bool((new >= 0).all()) and bool((new <= self._items).all()), "new_items out of range")
-        _need(not new[~sent["earns"]].any(), "coverage for mutants which earn none")
-        self._gained[arm] += int(new.sum())
-        _need(self._gained[arm] <= self._items, "more newly covered items than there are")
+        valid, raw = self._values(fields["valid"]), self._values(fields["raw"])
+        for name, value in valid.items():
+            if kind_of(name) != "statistic":
+                _need(value + _ROUNDING >= self._covered[arm][name], f"coverage {name} fell from {self._covered[arm][name]} to {value}")
+                _need(raw[name] + _ROUNDING >= value, f"coverage {name} of all mutants is {raw[name]}, that of the valid ones {value}")
+        self._earned[arm] += int(sent["earns"].sum())
+        self._new_items(arm, sent["earns"], arrays["new_items"])
+        _keys(fields["discovery"], self._criteria)
+        for estimate in fields["discovery"].values():
+            if estimate is not None:
+                self._estimate(arm, estimate)
         self._covered[arm] = valid
+
+    def _new_items(self, arm: str, earns: np.ndarray, new: np.ndarray) -> None:
+        _need(new.dtype == np.float64 and new.shape == earns.shape, f"new_items are {new.dtype} {list(new.shape)}")
+        _need(bool(np.isfinite(new).all()) and bool((new >= 0).all()), "new_items out of range")
+        _need(not new[~earns].any(), "coverage for mutants which earn none")
+        room = _room(self._asked, self._layers, 2 if self._columns == 1 else self._columns or 0)
+        if room.once is None:
+            return
+        _need(bool((new == np.floor(new)).all()), "new_items in fractions")
+        _need(bool((new <= room.once).all()), f"more than the {room.once} items that one mutant can cover")
+        self._gained[arm] += float(new.sum())
+        _need(self._gained[arm] <= room.fixed + room.growing * self._earned[arm], "more newly covered items than there are")
+
+    def _estimate(self, arm: str, said: Any) -> None:
+        _keys(said, ("executions", "chance", "seen"))
+        _count(said["executions"], "executions")
+        _need(said["executions"] <= self._earned[arm], "an estimate from more executions than there were")
+        _share(said["chance"], "chance")
+        if said["seen"] is not None:
+            _share(said["seen"], "seen")
 
     def _coverage(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _names(arrays, ())
         _keys(fields, ("criteria",))
         _keys(fields["criteria"], self._criteria)
-        for said in fields["criteria"].values():
-            _keys(said, ("covered", "total", "by_layer", "nonfinite"))
+        for criterion, said in fields["criteria"].items():
+            _keys(said, ("covered", "total", "by_layer", "by_class", "nonfinite"))
             _count(said["covered"], "covered")
             _count(said["nonfinite"], "nonfinite")
             if said["total"] is not None:
                 _count(said["total"], "total", least=said["covered"])
             _need(isinstance(said["by_layer"], dict), "by_layer is no table")
-            for name, share in said["by_layer"].items():
-                _share(share, name)
+            for name, value in said["by_layer"].items():
+                _value(value, criterion, f"coverage of {name!r}")
+            _need(isinstance(said["by_class"], list), "by_class is no list")
+            for share in said["by_class"]:
+                _share(share, "coverage of a class")
 
     def _coverage_state(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _keys(fields, ("state",))
@@ -245,9 +289,42 @@ class Answers:
             f"mutants {made.dtype} {list(made.shape)} of inputs {parents.dtype} {list(parents.shape)}",
         )
 
-    def _shares(self, said: Any) -> dict[str, float]:
+    def _values(self, said: Any) -> dict[str, float]:
+        """Values by criterion, each of its kind."""
         _keys(said, self._criteria)
-        return {name: _share(share, name) for name, share in said.items()}
+        return {name: _value(value, name, f"coverage {name}") for name, value in said.items()}
+
+
+@dataclass(frozen=True)
+class _Room:
+    """What the guiding criteria can cover together."""
+
+    fixed: int  # items of those that have a fixed number
+    growing: int  # patterns that one execution can add
+    once: int | None  # the most that one execution can cover; None where a statistic guides, whose gain knows no bound
+
+
+def _room(asked: Fields, layers: Mapping[str, int], classes: int) -> _Room:
+    """The room that the settings leave for these layers and so many classes."""
+    neurons, number = sum(layers.values()), len(layers)
+    fixed = {
+        "nc": (neurons, neurons),
+        "kmnc": (neurons * asked["kmnc_sections"], neurons),
+        "nbc": (2 * neurons, neurons),
+        "snac": (neurons, neurons),
+        "tknc": (neurons, number * asked["tknc_k"]),
+        "output": (classes * asked["output_sections"], 1),
+        **dict.fromkeys(("lsa", "dsa", "mdsa"), (asked["surprise_sections"], 1)),
+    }
+    groups = {
+        "tknp": 1 if asked["tknp_joint"] else number,
+        "map": max(1, number - (asked["map_window"] or number) + 1),
+    }
+    guides = asked["guide"] or asked["criteria"]
+    growing = sum(groups.get(name, 0) for name in guides)
+    bounded = all(kind_of(name) != "statistic" for name in guides)
+    once = growing + sum(fixed[name][1] for name in guides if name in fixed)
+    return _Room(sum(fixed[name][0] for name in guides if name in fixed), growing, once if bounded else None)
 
 
 class _WrongError(Exception):
@@ -272,10 +349,26 @@ def _count(value: Any, name: str, *, least: int = 0) -> None:
     _need(whole and least <= value <= _LARGEST, f"{name} is no count of at least {least}")
 
 
-def _share(value: Any, name: str) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    _need(number and 0 <= value <= 1, f"coverage {name} is no share between 0 and 1")
+def _number(value: Any, name: str) -> float:
+    _need(isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _HUGE, f"{name} is no number")
     return float(value)
+
+
+def _share(value: Any, name: str) -> float:
+    share = _number(value, name)
+    _need(0 <= share <= 1, f"{name} is no share between 0 and 1")
+    return share
+
+
+def _value(value: Any, criterion: str, what: str) -> float:
+    """A criterion's value, of its kind."""
+    kind = kind_of(criterion)
+    if kind == "share":
+        return _share(value, what)
+    number = _number(value, what)
+    if kind == "count":
+        _need(0 <= number <= _LARGEST and number.is_integer(), f"{what} is no count")
+    return number
 
 
 def _finite(value: Any) -> bool:

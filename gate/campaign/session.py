@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,16 @@ from gate.campaign.attacks import attack
 from gate.campaign.wire import Arrays
 from gate.config import CoverageSettings, InputSettings
 from gate.coverage import criteria_from
-from gate.coverage.base import Criterion
+from gate.coverage.items import NeuronCriterion
 from gate.coverage.layers import choose_layers, list_layers
+from gate.coverage.output import OutputCoverage
+from gate.coverage.profile import Profile
 from gate.coverage.recorder import Recorder
+from gate.coverage.suite import Suite
 from gate.coverage.survey import Survey
 from gate.domains.image.preprocess import Preprocess
 from gate.errors import ConfigError, ModelError
-from gate.models.differentiable import Differentiable
+from gate.models.differentiable import Differentiable, to_logits
 from gate.models.head import FeatureTap, find_head
 from gate.models.load import load_module, training_modules
 from gate.models.outputs import OutputKind, check
@@ -54,9 +58,9 @@ class Session:
         self._recorder: Recorder | None = None
         self._survey: Survey | None = None
         self._tap: FeatureTap | None = None
-        self._base: dict[str, Criterion] = {}
-        self._guide: tuple[str, ...] = ()
-        self._arms: dict[str, dict[str, Criterion]] = {}
+        self._base: Suite | None = None
+        self._profile = Profile()
+        self._arms: dict[str, Suite] = {}
 
     # The model.
 
@@ -160,28 +164,44 @@ class Session:
             outputs = self._answer(x, self._preprocess).shape[1]
         layers = choose_layers(list_layers(self._module, inputs, outputs, neuron=settings.neuron), settings.layers)
         self._recorder = Recorder(self._module, layers)
-        self._base = criteria_from(settings)
-        self._guide = settings.guide or settings.criteria
-        return {"layers": {layer.name: layer.neurons for layer in layers}, "gradients": self._has_gradients(x)}, {}
+        self._base = Suite(criteria_from(settings), settings.guide)
+        self._profile = Profile()
+        return {
+            "layers": {layer.name: layer.neurons for layer in layers},
+            "gradients": self._has_gradients(x),
+            "steerable": bool(_steering(self._base)),
+        }, {}
 
     def do_profile(self, arrays: Arrays) -> Answer:
-        """Widens the neurons' ranges by a batch of clean samples."""
+        """Shows the criteria a batch of clean samples and their classes."""
+        assert self._base is not None
         acts, _ = self._recorded(self._on_device(arrays["x"]))
-        for criterion in self._base.values():
-            criterion.fit(acts)
+        batch = self._base.batch(acts)
+        self._profile.take(batch)
+        self._base.fit(batch, self._on_device(arrays["y"]))
         return {}, {}
 
     def do_cover_seeds(self, arrays: Arrays) -> Answer:
         """Counts a batch of seed inputs into the map that every arm starts from."""
-        acts, _ = self._recorded(self._on_device(arrays["x"]))
-        for criterion in self._base.values():
-            criterion.update(acts)
+        assert self._base is not None
+        acts, raw = self._recorded(self._on_device(arrays["x"]))
+        self._base.update(acts, self._logits(raw))
         return {}, {}
 
     def do_open_arms(self, _: Arrays, *, arms: Sequence[str]) -> Answer:
         """Gives each arm its own map, starting from the seeds' coverage."""
-        self._arms = {arm: {name: criterion.copy() for name, criterion in self._base.items()} for arm in arms}
-        return {"coverage": {name: criterion.value for name, criterion in self._base.items()}}, {}
+        assert self._base is not None
+        assert self._recorder is not None
+        self._arms = {arm: self._base.copy() for arm in arms}
+        self._arms["search"].estimate_discovery()
+        profile = self._profile.layers()
+        return {
+            "coverage": {name: criterion.value for name, criterion in self._base.criteria.items()},
+            "layers": [
+                {"name": layer.name, "type": layer.type, "neurons": layer.neurons, "head": layer.head, **asdict(profile[layer.name])}
+                for layer in self._recorder.layers
+            ],
+        }, {}
 
     def do_run(self, arrays: Arrays, *, arm: str | None) -> Answer:
         """One batch in one pass: raw outputs and, for an arm with a map, the coverage that its valid samples add."""
@@ -191,16 +211,14 @@ class Session:
                 return {}, {"raw": _numpy(self._answer(x, self._preprocess))}
         acts, raw = self._recorded(x)
         earns = torch.from_numpy(arrays["earns"]).to(self._device)
-        new = torch.zeros(len(x), dtype=torch.int64, device=self._device)
-        for name, criterion in self._arms[arm].items():
-            added = criterion.update(acts, earns=earns)
-            if name in self._guide:
-                new += added
-        maps = self._arms[arm]
+        suite = self._arms[arm]
+        new = suite.update(acts, self._logits(raw), earns=earns)
+        found = suite.discovery()
         return (
             {
-                "valid": {name: criterion.value for name, criterion in maps.items()},
-                "raw": {name: criterion.raw_value for name, criterion in maps.items()},
+                "valid": {name: criterion.value for name, criterion in suite.criteria.items()},
+                "raw": {name: criterion.raw_value for name, criterion in suite.criteria.items()},
+                "discovery": {name: None if estimate is None else asdict(estimate) for name, estimate in found.items()},
             },
             {"raw": _numpy(raw), "new_items": new.cpu().numpy()},
         )
@@ -213,9 +231,10 @@ class Session:
                     "covered": criterion.covered,
                     "total": criterion.total,
                     "by_layer": criterion.by_layer(),
+                    "by_class": criterion.by_class() if isinstance(criterion, OutputCoverage) else [],
                     "nonfinite": criterion.nonfinite,
                 }
-                for name, criterion in self._arms["search"].items()
+                for name, criterion in self._arms["search"].criteria.items()
             }
         }, {}
 
@@ -223,7 +242,7 @@ class Session:
         """The search arm's maps: tensors as ``criterion.key``, everything else as fields."""
         fields: dict[str, Any] = {}
         arrays: Arrays = {}
-        for name, criterion in self._arms["search"].items():
+        for name, criterion in self._arms["search"].criteria.items():
             fields[name] = {}
             for key, value in criterion.state_dict().items():
                 if isinstance(value, Tensor):
@@ -245,11 +264,10 @@ class Session:
         epsilon = bound * (high - low)
         if operator == "coverage_gradient":
             assert self._recorder is not None
-            maps = self._arms["search"]
             mutants = ascend(
                 lambda values: self._run_module(values, self._preprocess),
                 self._recorder,
-                [maps[name] for name in self._guide],
+                _steering(self._arms["search"]),
                 x,
                 epsilon=epsilon,
                 bounds=(low, high),
@@ -303,6 +321,10 @@ class Session:
         checked = check(raw.detach().cpu().numpy(), len(x), self._classes)
         return raw.reshape(checked.shape)
 
+    def _logits(self, raw: Tensor) -> Tensor:
+        """float64 [N, C]: softmax gives the probabilities that the supervisor reads out of the same outputs, ties included."""
+        return to_logits(raw.to(torch.float64), self._kind)
+
     def _recorded(self, x: Tensor) -> tuple[dict[str, Tensor], Tensor]:
         assert self._recorder is not None
         with torch.no_grad(), self._recorder.recording():
@@ -321,6 +343,11 @@ class Session:
             return False
         self._model_calls += 3 * len(x)
         return gradient is not None and bool(torch.isfinite(gradient).all())
+
+
+def _steering(suite: Suite) -> list[NeuronCriterion]:
+    """The guiding criteria that can say which way a neuron has to move."""
+    return [one for name in suite.guide if isinstance(one := suite.criteria[name], NeuronCriterion)]
 
 
 def _device(wanted: str) -> torch.device:
