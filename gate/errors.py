@@ -8,6 +8,7 @@ from __future__ import annotations
 
 __all__ = [
     "ConfigError",
+    "CoverageMapError",
     "DataError",
     "EvidenceError",
     "GateError",
@@ -71,6 +72,10 @@ class PolicyError(UsageError):
 
 class DataError(UsageError):
     """A data set can't be used as it is."""
+
+
+class CoverageMapError(UsageError):
+    """A stored coverage map is damaged, of another version, or belongs to another model or profile set."""
 
 
 class OutputError(UsageError):

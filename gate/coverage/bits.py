@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Bits"]
+from gate.errors import ConfigError
+
+__all__ = ["LARGEST", "Bits"]
+
+LARGEST = 1 << 32  # numbers in a set: as many as a map can store, and half a gibibyte of memory
 
 _WORD = 32
-_CHUNK = 1 << 20  # words looked at together where every bit is unfolded
 
 
 class Bits:
@@ -19,9 +23,18 @@ class Bits:
     Args:
         size: how many numbers there are.
         device: where the words live.
+
+    Raises:
+        ConfigError: ``size`` is more than ``LARGEST``.
     """
 
     def __init__(self, size: int, device: torch.device | None = None) -> None:
+        if size > LARGEST:
+            raise ConfigError(
+                f"{size:,} items are more than one coverage criterion can have, {LARGEST:,}.",
+                where="coverage",
+                hint="Watch fewer layers, or cut the ranges of their neurons into fewer sections.",
+            )
         self.size = size
         self.words = torch.zeros(-(-size // _WORD), dtype=torch.int32, device=device)
 
@@ -58,14 +71,6 @@ class Bits:
         bits = (words[:, None] >> torch.arange(_WORD, device=words.device, dtype=torch.int32)) & 1
         return bits.view(-1)[start - first * _WORD : stop - first * _WORD].to(torch.bool)
 
-    def numbers(self) -> Tensor:
-        """int64: the numbers that are in, rising, on the CPU."""
-        parts = []
-        for start in range(0, self.size, _CHUNK * _WORD):
-            inside = self.unfolded(start, min(self.size, start + _CHUNK * _WORD))
-            parts.append(inside.nonzero().flatten().cpu() + start)
-        return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.int64)
-
     def count(self, start: int = 0, stop: int | None = None) -> int:
         """How many of the numbers from ``start`` to ``stop`` - 1 are in."""
         stop = self.size if stop is None else stop
@@ -74,7 +79,7 @@ class Bits:
         head, tail = -(-start // _WORD), stop // _WORD  # whole words between
         if head >= tail:
             return int(self.unfolded(start, stop).sum())
-        total = int(_ones(self.words[head:tail]).sum())
+        total = _ones(self.words[head:tail])
         if start < head * _WORD:
             total += int(self.unfolded(start, head * _WORD).sum())
         if tail * _WORD < stop:
@@ -84,14 +89,16 @@ class Bits:
     def union(self, other: Self) -> Bits:
         """A new set with what is in either, on this one's device."""
         both = Bits(0)
-        both.size, both.words = self.size, self.words | other.words.to(self.words.device)
+        both.size, theirs = self.size, other.words.to(self.words.device)
+        # One thread is enough for it, and does not wait for others to have a processor.
+        both.words = torch.from_numpy(self.words.numpy() | theirs.numpy()) if _on_cpu(theirs) else self.words | theirs
         return both
 
-    def minus(self, other: Self) -> Bits:
-        """A new set with what is in this one and not in ``other``."""
-        left = Bits(0)
-        left.size, left.words = self.size, self.words & ~other.words.to(self.words.device)
-        return left
+    def within(self, other: Self) -> bool:
+        """Whether ``other``, on the same device, holds all that this one holds."""
+        if _on_cpu(self.words):
+            return not (self.words.numpy() & ~other.words.numpy()).any()
+        return not bool((self.words & ~other.words).any())
 
     def to(self, device: torch.device) -> Bits:
         """The same set on a device."""
@@ -105,9 +112,16 @@ class Bits:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _ones(words: Tensor) -> Tensor:
-    """int32: how many bits of each int32 word are one. Sums of neighbours in ever wider fields; the masks keep the sign bit out."""
+def _ones(words: Tensor) -> int:
+    """How many bits of some int32 words are one."""
+    if _on_cpu(words):
+        return int(np.bitwise_count(words.numpy().view(np.uint32)).sum(dtype=np.int64))
+    # Sums of neighbours in ever wider fields; the masks keep the sign bit out.
     words = words - ((words >> 1) & 0x55555555)
     words = (words & 0x33333333) + ((words >> 2) & 0x33333333)
     words = (words + (words >> 4)) & 0x0F0F0F0F
-    return (words * 0x01010101) >> 24
+    return int(((words * 0x01010101) >> 24).sum())
+
+
+def _on_cpu(words: Tensor) -> bool:
+    return words.device.type == "cpu"

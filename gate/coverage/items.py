@@ -105,7 +105,7 @@ class ItemCriterion(Criterion):
         return Bits.of(value, self._hit.size) if key in ("hit", "raw") else super()._part(key, value)
 
     def _loaded(self) -> None:
-        if self._hit.minus(self._raw).count():
+        if not self._hit.within(self._raw):
             raise ValueError("the coverage state is damaged: 'hit' holds items that 'raw' does not")
         self._covered, self._seen = self._hit.count(), self._raw.count()
 
