@@ -16,6 +16,7 @@ from gate.coverage.activations import ActivationBatch
 from gate.coverage.base import Criterion
 from gate.coverage.combination import Combination
 from gate.coverage.merging import Merging
+from gate.coverage.ranges import RangedCriterion
 
 NAMES = "kmnc+tknc+tknp+output"
 OPTIONS: dict[str, dict[str, Any]] = {"kmnc": {"sections": 5}, "tknc": {"k": 2}, "tknp": {"k": 2}, "output": {"sections": 3}}
@@ -149,11 +150,15 @@ def test_where_one_part_does_not_fit_nothing_is_taken_over() -> None:
     for wrong in (damaged, state | {"parts": {}}, state | {"options": {}}, state | {"more": 1}):
         with pytest.raises(ValueError, match="state"):
             made.load_state_dict(wrong)
-    other = criterion(NAMES, **OPTIONS).fit(_acts(1, 10))
-    with pytest.raises(ValueError, match="another profile set"):
-        made.merge(other)
     with pytest.raises(ValueError, match="can't be joined"):
         made.merge(_worker(3, "kmnc+tknc"))
+    assert _flat(made.state_dict()) == before
+    made = _worker(3, "tknc+kmnc")
+    before = _flat(made.state_dict())
+    other = criterion("tknc+kmnc", kmnc=OPTIONS["kmnc"]).fit(_acts(1, 10))
+    other.update(_acts(5, 20))
+    with pytest.raises(ValueError, match="another profile set"):
+        made.merge(other)
     assert _flat(made.state_dict()) == before
 
 
@@ -191,3 +196,19 @@ def test_parts_that_have_seen_other_layers_or_come_twice_are_refused() -> None:
     taken_over = Combination([criterion("tknc"), seen])
     assert taken_over.layers == seen.layers == taken_over.parts["tknc"].layers
     assert taken_over.total == 18
+
+
+def test_what_any_part_knows_of_values_that_are_not_finite_the_combination_knows() -> None:
+    seen = criterion("nc")
+    seen.update({"l": torch.tensor([[torch.nan, 1.0, torch.inf]])})
+    assert Combination([criterion("tknc"), seen]).nonfinite == 2
+
+
+def test_parts_with_the_same_ranges_share_them() -> None:
+    made = criterion("kmnc+tknc+nbc")
+    made.fit(_acts(0, 10))
+    assert isinstance(made, Combination)
+    kmnc, nbc = made.parts["kmnc"], made.parts["nbc"]
+    assert isinstance(kmnc, RangedCriterion)
+    assert isinstance(nbc, RangedCriterion)
+    assert kmnc.low is nbc.low

@@ -106,6 +106,7 @@ def test_patterns_merge_by_union(name: str, options: dict[str, Any], widths: dic
     assert _same(a.empty().merge(a), a)
     assert _same(criterion(name, **options).merge(a), a)
     assert (a.empty().covered, a.empty().raw_covered, a.empty().nonfinite) == (0, 0, 0)
+    assert a.empty().state_dict()["begun"]
 
 
 @pytest.mark.parametrize(("name", "options", "widths"), CASES)
@@ -131,7 +132,7 @@ def test_pattern_states_that_do_not_belong_are_refused() -> None:
         {"hit": torch.cat([hit, hit[-1:]])},
         {"hit": hit.to(torch.int32)},
         {"hit": hit[:, None]},
-        {"hit": hit - hit[0] - 1},
+        {"raw": torch.cat([torch.tensor([-1]), good["raw"]])},
         {"raw": hit[:-1]},
         {"nonfinite": good["nonfinite"][1:]},
         {"options": {"k": 3, "joint": False}},
@@ -219,6 +220,19 @@ def test_a_thousand_times_as_many_patterns_as_neurons_get_codes_of_their_own() -
     assert int(top.update({"l": shown}).sum()) == len(shown)
 
 
+def test_few_enough_patterns_have_numbers_of_their_own() -> None:
+    acts = {"a": torch.tensor([[1.0, -1.0, 2.0], [1.0, 0.5, -1.0]]), "b": torch.tensor([[-1.0, 4.0], [-1.0, 4.0]])}
+    for name, options, numbers in (
+        ("tknp", {"k": 2}, [0 + 1 * 3, 0 + 2 * 3, (1 << 62) + 0 + 1 * 2]),
+        ("tknp", {"k": 2, "joint": True}, [0 + 1 * 3 + 9 * (0 + 1 * 2), 0 + 2 * 3 + 9 * (0 + 1 * 2)]),
+        ("map", {}, [0b10_011, 0b10_101]),
+        ("map", {"window": 1}, [0b011, 0b101, (1 << 62) + 0b10_000]),
+    ):
+        c = criterion(name, **options)
+        c.update(acts)
+        assert c.state_dict()["hit"].tolist() == numbers
+
+
 def test_keys_are_the_published_numbers() -> None:
     # First outputs of SplitMix64 from the seed 0, as its reference implementation gives them.
     reference = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC, 0x1B39896A51A8749B]
@@ -258,6 +272,7 @@ def test_an_update_does_not_copy_all_patterns_there_are() -> None:
     c.update({"l": torch.randn(2, 40)})
     many = torch.arange(0, 1 << 40, 1 << 20)
     c.load_state_dict(c.state_dict() | {"hit": many, "raw": many})
+    c.update({"l": torch.randn(64, 40)})
     with torch.autograd.profiler.profile(profile_memory=True) as seen:
         assert int(c.update({"l": torch.randn(64, 40)}).sum()) == 64
     assert max(event.self_cpu_memory_usage for event in seen.key_averages()) < many.nbytes / 20
