@@ -163,7 +163,7 @@ class CampaignSummary(_Frozen):
 class ControlComparison(_Frozen):
     """A control arm's coverage beside the search's after as many executions; both start from the seeds' coverage."""
 
-    executions: int  # of the control arm
+    executions: int  # of either: those of the control arm, which has fewer unless the policy gives it more than the search
     gain: float  # of the control arm
     search_gain: float  # of the search after so many executions
 

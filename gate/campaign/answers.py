@@ -29,7 +29,7 @@ _LONGEST = 4000  # characters kept of an error's text
 _ROUNDING = 1e-9
 _KINDS: dict[str, type[GateError]] = {kind.__name__: kind for kind in (ModelError, ConfigError, InputShapeError)}
 # Where the settings meet the model. Later on nothing that the user wrote can be the cause.
-_SETTINGS_MATTER = frozenset({"load", "layers", "watch", "profile", "forward", "run"})
+_SETTINGS_MATTER = frozenset({"load", "layers", "watch", "profile", "cover_seeds", "forward", "run"})
 
 
 class Answers:

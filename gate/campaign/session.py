@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -178,14 +179,16 @@ class Session:
         acts, _ = self._recorded(self._on_device(arrays["x"]))
         batch = self._base.batch(acts)
         self._profile.take(batch)
-        self._base.fit(batch, self._on_device(arrays["y"]))
+        with _measurable():
+            self._base.fit(batch, self._on_device(arrays["y"]))
         return {}, {}
 
     def do_cover_seeds(self, arrays: Arrays) -> Answer:
         """Counts a batch of seed inputs into the map that every arm starts from."""
         assert self._base is not None
         acts, raw = self._recorded(self._on_device(arrays["x"]))
-        self._base.update(acts, self._logits(raw))
+        with _measurable():
+            self._base.update(acts, self._logits(raw))
         return {}, {}
 
     def do_open_arms(self, _: Arrays, *, arms: Sequence[str]) -> Answer:
@@ -343,6 +346,19 @@ class Session:
             return False
         self._model_calls += 3 * len(x)
         return gradient is not None and bool(torch.isfinite(gradient).all())
+
+
+@contextmanager
+def _measurable() -> Iterator[None]:
+    """Inside, what a criterion refuses is a fault of the settings or the profile set: afterwards everything is known to fit."""
+    try:
+        yield
+    except ValueError as error:
+        raise ConfigError(
+            f"Coverage can't be measured so: {error}.",
+            where="coverage",
+            hint="Take other criteria (coverage.criteria) or layers (coverage.layers), or another profile set (data.profile).",
+        ) from error
 
 
 def _steering(suite: Suite) -> list[NeuronCriterion]:

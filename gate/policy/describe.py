@@ -55,7 +55,7 @@ def _effort(policy: Policy) -> Iterator[str]:
         parts += [f"{seconds:g} s {what}" for seconds, what in ((budget.wall, "in all"), (budget.device, "on the device")) if seconds]
         last = ", whichever ends first" if len(parts) > 1 else ""
         yield f"Where the user gives no budget: {' or '.join(parts)}{last}."
-    yield f"The coverage reported is {policy.criterion or 'that of the first criterion measured'}."
+    yield f"The coverage reported is {policy.criterion or 'that of the first criterion measured that has a share'}."
 
 
 def _rule(rule: Rule) -> Iterator[str]:

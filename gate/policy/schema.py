@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from gate.config import CRITERIA, BudgetSettings
+from gate.config import CRITERIA, BudgetSettings, kind_of
 from gate.domains.image.limits import Domain
 from gate.metrics.catalogue import CATALOGUE
 from gate.policy.threshold import Threshold
@@ -161,7 +161,7 @@ class Policy(_Part):
     version: Literal[1]
     name: Text
     description: str = ""
-    criterion: str | None = None  # the one coverage_gain reports; None: the run's first
+    criterion: str | None = None  # the one coverage_gain reports; None: the run's first whose value is a share
     domain: Domain = Domain()
     arms: Arms = Arms()
     judging: Judging = Judging()
@@ -183,4 +183,7 @@ class Policy(_Part):
             close = nearest(value, CRITERIA)
             known = f"did you mean {close!r}?" if close else f"known: {', '.join(CRITERIA)}"
             raise ValueError(f"unknown coverage criterion {value!r}; {known}")
+        if value is not None and kind_of(value) != "share":
+            shares = ", ".join(name for name in CRITERIA if kind_of(name) == "share")
+            raise ValueError(f"{value} has no fixed number of items, so there is no share of them to gain; take one of {shares}")
         return value

@@ -168,6 +168,7 @@ BAD = [
     ("no interval to decide on", HEAD + "rules:\n  - {id: a, metric: root_causes, fail: 2, confidence: 0.9}\n", 4, "without an interval"),
     ("density as quality", HEAD + "rules:\n  - {id: a, metric: defect_density, fail: 2, kind: quality}\n", 4, "depends on the machine"),
     ("unknown criterion", HEAD + "criterion: kmmc\nrules:\n" + RULE, 3, "did you mean 'kmnc'?"),
+    ("criterion without a share", HEAD + "criterion: nlc\nrules:\n" + RULE, 3, "no share of them to gain; take one of nc, kmnc"),
     ("budget without a unit", HEAD + "budget: {wall: 10 minutes}\nrules:\n" + RULE, 3, "is no duration"),
     ("budget of nothing", HEAD + "budget: {executions: 0}\nrules:\n" + RULE, 3, "budget.executions"),
     ("budget without limits", HEAD + "budget: {}\nrules:\n" + RULE, 3, "at least one of"),
