@@ -15,6 +15,7 @@ __all__ = [
     "FALSE_MEANING",
     "FALSE_STEP",
     "NO_SET",
+    "about",
     "amount_of",
     "change_of",
     "criterion_name",
@@ -57,6 +58,7 @@ _EXPLAINED = {
 }
 _SURPRISE = ("lsa", "dsa", "mdsa")
 _PAYS, _PAYS_LITTLE = 0.01, 0.001  # chance that the next mutant covers something new
+_NEARLY_ALL = 0.95  # share seen, beyond which many mutants with something new still add up to little
 _FEW = 100  # executions of a control, below which a comparison is one by luck
 
 
@@ -124,6 +126,12 @@ def _listed(names: Sequence[str], most: int = 4) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
+def about(value: float) -> str:
+    """An estimated share in a sentence: ``about 93 %``, ``over 99 %``."""
+    text = roughly(value)
+    return text if text.startswith(("over", "under")) else f"about {text}"
+
+
 def saturation(name: str, summary: CoverageSummary) -> str | None:
     """How much of what it will reach the search has seen, and whether more budget would pay; None where nothing was estimated."""
     found = summary.discovery
@@ -132,17 +140,19 @@ def saturation(name: str, summary: CoverageSummary) -> str | None:
     so_far = (
         "How much of what it will reach this search has seen can't be told yet"
         if found.seen is None
-        else f"This search has seen about {roughly(found.seen)} of what it will reach"
+        else f"This search has seen {about(found.seen)} of what it will reach"
     )
-    in_thousand = count(max(1.0, found.chance * 1000))
-    if found.chance >= _PAYS:
-        advice = f"A larger budget would pay: of 1,000 more mutants about {in_thousand} would at first cover something new."
-    elif found.chance >= _PAYS_LITTLE:
-        advice = f"A larger budget would bring little: of 1,000 more mutants about {in_thousand} would cover something new."
-    else:
+    rate = f"of 1,000 more mutants about {count(max(1.0, found.chance * 1000))} would"
+    if found.chance < _PAYS_LITTLE:
         advice = "A larger budget would bring next to nothing: new ground needs other operators, seed inputs or layers."
+    elif found.seen is not None and found.seen >= _NEARLY_ALL:
+        advice = f"A larger budget would bring little: {rate} cover something new, but little is left."
+    elif found.chance < _PAYS:
+        advice = f"A larger budget would bring little: {rate} cover something new."
+    else:
+        advice = f"A larger budget would pay: {rate} at first cover something new."
     return (
-        f"{so_far}, by {criterion_name(name)}; the chance that the next mutant covers something new is about {roughly(found.chance)}. "
+        f"{so_far}, by {criterion_name(name)}; the chance that the next mutant covers something new is {about(found.chance)}. "
         f"{advice} This is an estimate from {_executions(found.executions)}, which rather overstates what was seen."
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 from gate.report.coverage import (
     FALSE_MEANING,
     FALSE_STEP,
+    about,
     amount_of,
     change_of,
     criterion_name,
@@ -134,8 +135,8 @@ def _controlled(name: str, summary: CoverageSummary) -> dict[str, Any]:
     return {
         "name": criterion_name(name),
         "false": "yes" if summary.false_coverage else "",
-        "seen": "–" if found is None or found.seen is None else f"about {roughly(found.seen)}",
-        "chance": "–" if found is None else f"about {roughly(found.chance)}",
+        "seen": "–" if found is None or found.seen is None else about(found.seen),
+        "chance": "–" if found is None else about(found.chance),
         "remark": remark(name, summary),
         "random": _compared(summary, summary.random),
         "earned": earned_in_words(summary) if summary.random else ("–", ""),
@@ -153,7 +154,7 @@ def _watched(layer: Any) -> dict[str, str]:
     known = layer.low is not None and layer.high is not None
     return {
         "name": layer.name,
-        "type": layer.type,
+        "type": layer.type.rpartition(".")[2] or layer.type,
         "neurons": count(layer.neurons),
         "range": f"{amount(layer.low, '')} to {amount(layer.high, '')}" if known else "not measured",
         "constant": f"{count(layer.constant)} ({share(layer.constant / layer.neurons)})" if layer.constant and layer.neurons else "none",

@@ -6,8 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gate.pipeline import Outcome
-from gate.report.coverage import criterion_name, false_note, progress_of, remark, reported
-from gate.report.numbers import roughly
+from gate.report.coverage import about, criterion_name, false_note, progress_of, remark, reported
 from gate.report.text import visible
 from gate.result import Result, Verdict
 
@@ -55,5 +54,5 @@ def _coverage(result: Result, criterion: str) -> str:
     found = summary.discovery
     parts = [f"{criterion_name(criterion)} {progress_of(summary)}", remark(criterion, summary)]
     if found is not None and found.seen is not None:
-        parts.append(f"about {roughly(found.seen)} of what this search will reach")
+        parts.append(f"{about(found.seen)} of what this search will reach")
     return "; ".join(part for part in parts if part)

@@ -405,7 +405,7 @@ def _unreached(name: str, last: float, total: int | None) -> tuple[Unreached, ..
 
 
 def _layers() -> tuple[LayerSummary, ...]:
-    kinds = ("Conv2d", "Conv2d", "Conv2d", "Linear")
+    kinds = (*("torch.nn.modules.conv.Conv2d",) * 3, "Linear")
     return tuple(
         LayerSummary(name=name, type=kind, neurons=44, low=-2.1034 - i, high=3.4471 + i, constant=(0, 0, 2, 0)[i], head=i == 3)
         for i, (name, kind) in enumerate(zip(_LAYERS, kinds, strict=True))

@@ -147,17 +147,24 @@ def test_a_criterion_that_did_not_guide_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chance", "advice"),
+    ("chance", "seen", "advice"),
     [
-        (0.0212, "about 2 %. A larger budget would pay: of 1,000 more mutants about 21 would at first cover something new."),
-        (0.003, "about 0.3 %. A larger budget would bring little: of 1,000 more mutants about 3 would cover something new."),
-        (0.0, "about 0 %. A larger budget would bring next to nothing: new ground needs other operators, seed inputs or layers."),
+        (0.0212, 0.931, "about 2 %. A larger budget would pay: of 1,000 more mutants about 21 would at first cover something new."),
+        (0.003, 0.931, "about 0.3 %. A larger budget would bring little: of 1,000 more mutants about 3 would cover something new."),
+        (
+            0.0212,
+            0.997,
+            "about 2 %. A larger budget would bring little: of 1,000 more mutants about 21 would cover something new, but little is left.",
+        ),
+        (0.0, 0.997, "about 0 %. A larger budget would bring next to nothing: new ground needs other operators, seed inputs or layers."),
     ],
 )
-def test_saturation_is_one_sentence_with_what_to_do(chance: float, advice: str) -> None:
-    said = saturation("kmnc", summary(discovery=Discovery(executions=6904, chance=chance, seen=0.931)))
+def test_saturation_is_one_sentence_with_what_to_do(chance: float, seen: float, advice: str) -> None:
+    said = saturation("kmnc", summary(discovery=Discovery(executions=6904, chance=chance, seen=seen)))
     assert said is not None
-    assert said.startswith("This search has seen about 93 % of what it will reach, by KMNC; the chance that the next mutant covers")
+    assert said.startswith(
+        f"This search has seen {'about 93 %' if seen < 0.95 else 'over 99 %'} of what it will reach, by KMNC; the chance"
+    )
     assert advice in said
     assert "an estimate from 6,904 executions" in said
 
