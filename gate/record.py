@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
-from gate.campaign.gain_curve import compare
+from gate.campaign.gain_curve import compare, is_false_coverage
 from gate.campaign.loop import CampaignOutcome, ClassCount
 from gate.config import kind_of
 from gate.metrics import compute
@@ -16,13 +17,13 @@ from gate.result import (
     ArmSummary,
     CampaignSummary,
     ClassCoverage,
-    ControlComparison,
     CoverageSummary,
     CurvePoint,
     Discovery,
     Metric,
     ModelInfo,
     Result,
+    Unreached,
     Verdict,
     exit_code_of,
 )
@@ -300,16 +301,22 @@ def _coverage_summary(work: Work, outcome: CampaignOutcome, name: str) -> Covera
         total=seen.get("total"),
         by_layer=seen.get("by_layer", {}),
         nonfinite=int(seen.get("nonfinite", 0)),
+        unreached=tuple(
+            Unreached.model_validate(_named(row, work.classes, by_class=name == "output")) for row in seen.get("unreached", ())
+        ),
         random=random,
         noise=noise,
-        false_coverage=_is_false(noise),
+        false_coverage=is_false_coverage(noise),
         discovery=None if estimate is None else Discovery.model_validate(estimate),
     )
 
 
-def _is_false(noise: ControlComparison | None) -> bool:
-    """Whether noise gained as much as the search did by then; where neither gained anything there is no coverage to call false."""
-    return noise is not None and noise.gain > 0 and noise.gain >= noise.search_gain
+def _named(row: Mapping[str, Any], classes: tuple[str, ...], *, by_class: bool) -> dict[str, Any]:
+    """What is left in a place, with the class's name where the place is the number of one."""
+    named = {**row, "examples": tuple(row["examples"])}
+    if by_class and int(row["place"]) < len(classes):
+        named["place"] = classes[int(row["place"])]
+    return named
 
 
 def _class_coverage(work: Work) -> tuple[ClassCoverage, ...]:

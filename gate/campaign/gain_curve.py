@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from gate.campaign.evenly_spaced import EvenlySpaced
 from gate.result import ControlComparison
 
-__all__ = ["GainCurve", "compare"]
+__all__ = ["GainCurve", "compare", "is_false_coverage"]
 
 POINTS = 4096  # step ends that are kept; of a longer campaign every second one, then every fourth, ...
 
@@ -57,3 +57,8 @@ def compare(search: GainCurve, control: GainCurve, criterion: str) -> ControlCom
     return ControlComparison(
         executions=executions, gain=control.gain(criterion, executions), search_gain=search.gain(criterion, executions)
     )
+
+
+def is_false_coverage(noise: ControlComparison | None) -> bool:
+    """Whether noise gained as much as the search did by then; where it gained nothing, there is no coverage to call false."""
+    return noise is not None and noise.gain > 0 and noise.gain >= noise.search_gain
