@@ -94,7 +94,9 @@ def change_of(summary: CoverageSummary, value: float) -> str:
 
 
 def _patterns(value: float) -> str:
-    return f"{amount(value, 'count')} {'pattern' if value == 1 else 'patterns'}"
+    # Gains between two ends of a step are interpolated: of those a tenth is told where it matters, and no more.
+    shown = round(value, 1 if abs(value) < 10 else 0)
+    return f"{amount(shown, 'count')} {'pattern' if shown == 1 else 'patterns'}"
 
 
 def reported(result: Result) -> str | None:
@@ -151,9 +153,10 @@ def saturation(name: str, summary: CoverageSummary) -> str | None:
         advice = f"A larger budget would bring little: {rate} cover something new."
     else:
         advice = f"A larger budget would pay: {rate} at first cover something new."
+    bias = "" if found.seen is None else ", which rather overstates what was seen"
     return (
         f"{so_far}, by {criterion_name(name)}; the chance that the next mutant covers something new is {about(found.chance)}. "
-        f"{advice} This is an estimate from {_executions(found.executions)}, which rather overstates what was seen."
+        f"{advice} This is an estimate from {_executions(found.executions)}{bias}."
     )
 
 

@@ -50,7 +50,7 @@ from gate.result import Defect, Result, RuleResult, Status
 
 __all__ = ["render"]
 
-_MOST_RULES, _MOST_DEFECTS, _MOST_CAUSES, _MOST_LINES, _MOST_CRITERIA = 60, 10, 10, 20, 12
+_MOST_RULES, _MOST_DEFECTS, _MOST_CAUSES, _MOST_LINES, _MOST_CRITERIA, _MOST_FALSE = 60, 10, 10, 20, 12, 4
 _HEADLINE = (
     *JUDGING,
     "defect_density",
@@ -187,10 +187,13 @@ def _coverage(result: Result) -> list[str]:
         nonfinite_note(result.coverage),
     )
     lines = [f"- {markdown(line)}" for line in said if line]
-    for criterion in false_criteria(result)[:_MOST_CRITERIA]:
+    flagged = false_criteria(result)
+    for criterion in flagged[:_MOST_FALSE]:
         words = noise_in_words(result.coverage[criterion]) or ""
         lines.append(f"- **False coverage in {markdown(criterion_name(criterion))}.** {markdown(words)}".rstrip())
-    if false_criteria(result):
+    if len(flagged) > _MOST_FALSE:
+        lines.append(f"- … and in {count(len(flagged) - _MOST_FALSE)} more criteria")
+    if flagged:
         lines.append(f"- {markdown(FALSE_MEANING)} {markdown(FALSE_STEP)}")
     return [*blocks, *(["\n".join(lines)] if lines else [])]
 

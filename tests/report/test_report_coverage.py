@@ -73,6 +73,8 @@ def test_every_criterion_has_words_and_every_statistic_its_warning() -> None:
         ("share", 0.00031, "0.031 %", "0.031 points"),
         ("count", 1204.0, "1,204 patterns", "1,204 patterns"),
         ("count", 1.0, "1 pattern", "1 pattern"),
+        ("count", 3.841, "3.8 patterns", "3.8 patterns"),
+        ("count", 47.48, "47 patterns", "47 patterns"),
         ("statistic", 14.2137, "14.2", "14.2"),
         ("statistic", -0.34, "-0.34", "-0.34"),
     ],
@@ -173,6 +175,7 @@ def test_what_cannot_be_told_yet_is_not_told() -> None:
     said = saturation("tknp", summary(kind="count", discovery=Discovery(executions=30, chance=0.9, seen=None)))
     assert said is not None
     assert said.startswith("How much of what it will reach this search has seen can't be told yet, by TKNP;")
+    assert "overstates" not in said
     assert saturation("kmnc", summary()) is None
 
 
@@ -249,6 +252,18 @@ def test_false_coverage_is_impossible_to_miss(tmp_path: Path) -> None:
     assert text.index("FALSE COVERAGE in KMNC and NBC") < text.index("### Rules")
     assert "KMNC ⚠ **false coverage**" in text
     assert f"! {alarm}" in terminal_of(result)
+
+
+def test_a_long_list_of_false_coverage_stays_short(tmp_path: Path) -> None:
+    result = make_run(tmp_path, Verdict.PASS, 0)
+    many = {f"own-{i}": result.coverage["nbc"] for i in range(40)}
+    told = result.model_copy(update={"coverage": many})
+    assert "own-0, own-1, own-2, own-3 and 36 more criteria" in (false_note(told) or "")
+    text = markdown.render(told)
+    assert text.count("False coverage in") == 4
+    assert "… and in 36 more criteria" in text
+    assert "28 more criteria are in `result.json`" in text
+    assert "16 more criteria are in result.json" in words_of(html.render(told, tmp_path))
 
 
 def test_without_false_coverage_nobody_is_alarmed(tmp_path: Path) -> None:
