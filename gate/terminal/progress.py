@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gate.config import UNBOUNDED
+from gate.report.coverage import about
 
 __all__ = ["Progress", "interruptible"]
 
@@ -147,7 +148,8 @@ class Progress:
     def _line(self) -> str:
         step = self._step
         coverage = "  ".join(f"{name} {_covered(name, value)}" for name, value in step["coverage"].items())
-        return f"{step['executions']} executions  {self._speed():.0f}/s  {coverage}  {step['findings']} findings  {step['defects']} defects"
+        line = f"{step['executions']} executions  {self._speed():.0f}/s  {coverage}  {step['findings']} findings  {step['defects']} defects"
+        return f"{line}  {_stalled(step)}" if step.get("stalled") else line
 
     def _speed(self) -> float:
         if self._fuzz_started is None:
@@ -176,10 +178,18 @@ class Progress:
         table.add_row("executions", f"{self._step['executions']}", f"{self._speed():.0f}/s")
         for name, value in self._step["coverage"].items():
             bar = "" if name in UNBOUNDED else ProgressBar(total=1.0, completed=value, width=40)
-            table.add_row(f"coverage {name}", bar, _covered(name, value))
+            seen = self._step.get("discovery", {}).get(name, {}).get("seen")
+            reach = "" if seen is None else f"{about(seen)} of what it will reach"
+            table.add_row(f"coverage {name}", bar, _covered(name, value), reach)
+        if self._step.get("stalled"):
+            table.add_row("search", _stalled(self._step), "")
         table.add_row("findings", f"{self._step['findings']}", "")
         table.add_row("defects", Text(f"{self._step['defects']}", style="bold red" if self._step["defects"] else ""), "")
         return Group(head, table)
+
+
+def _stalled(step: dict[str, Any]) -> str:
+    return f"stalled: nothing new for {step['stalled_for']:,} executions"
 
 
 def _covered(criterion: str, value: float) -> str:

@@ -82,6 +82,24 @@ def test_what_is_no_share_is_not_shown_as_one() -> None:
         assert "421000" not in text
 
 
+def test_a_search_that_stalled_and_what_it_has_seen_are_shown() -> None:
+    shown = Progress(plain())
+    shown.observe(phase("fuzz"))
+    step = {"event": "step", "executions": 9000, "coverage": {"kmnc": 0.5, "tknp": 3.0}, "findings": 0, "defects": 0}
+    discovery = {"kmnc": {"executions": 900, "chance": 0.02, "seen": 0.931}, "tknp": {"executions": 900, "chance": 0.5, "seen": None}}
+    shown.observe({**step, "stalled": False, "stalled_for": 12, "discovery": discovery})
+    screen = plain()
+    screen.print(shown._display())
+    text = "\n".join(said(screen))
+    assert text.count("of what it will reach") == 1
+    assert "about 93 % of what it will reach" in text
+    assert "stalled" not in text + shown._line()
+    shown.observe({**step, "stalled": True, "stalled_for": 5210, "discovery": discovery})
+    screen.print(shown._display())
+    assert "stalled: nothing new for 5,210 executions" in "\n".join(said(screen))
+    assert shown._line().endswith("  stalled: nothing new for 5,210 executions")
+
+
 def test_the_devices_share_counts_from_when_it_is_held_not_from_fuzzing() -> None:
     shown = Progress(plain())
     shown.observe({"event": "budget", "wall": None, "executions": None, "device": 0.2})
