@@ -70,6 +70,24 @@ class Stripes(nn.Module):
         return scores
 
 
+class Saying(nn.Module):
+    """The same stripes, answered as one kind of output; the single ones compare the first stripe with the second."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.stripes = Stripes()
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.stripes(x) / 4
+        if self.kind == "probabilities":
+            return scores.softmax(1)
+        if self.kind == "log_probabilities":
+            return scores.log_softmax(1)
+        single = scores[:, 1] - scores[:, 0]
+        return {"logits": scores, "sigmoid": single.sigmoid(), "sigmoid_logit": single}[self.kind]
+
+
 class Triggered(nn.Module):
     """[N, 1, 8, 8] in 0..255 -> 4 scores; the value of the first pixel says what it does beside that."""
 

@@ -125,6 +125,13 @@ def test_without_gradients_no_mutant_needs_the_model() -> None:
     assert set(made.search.choice.names) == set(made.domain.natural)
 
 
+def test_what_can_not_be_steered_is_not_offered() -> None:
+    made = Scene(executions=400, steerable=False)
+    made.run()
+    assert set(made.domain.model_bounds) - set(made.search.choice.names) == {"coverage_gradient"}
+    assert {asked["operator"] for name, asked, _ in made.worker.calls if name == "mutate"} == {"fgsm", "pgd"}
+
+
 def test_an_operator_that_finds_something_is_drawn_more_and_none_starves() -> None:
     choice = OperatorChoice([f"o{i}" for i in range(10)], [1.0] * 10)
     np.testing.assert_allclose(choice.weights(), 0.1)

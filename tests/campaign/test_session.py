@@ -10,11 +10,13 @@ import pytest
 import torch
 from known_model import images
 from preflight_models import Answering
-from saved_models import Stripes, load_parameters, save
+from saved_models import Saying, Stripes, load_parameters, save
 
 from gate.campaign.supervisor import Worker
 from gate.config import CoverageSettings
 from gate.demo.network import DigitsNet
+from gate.errors import ConfigError
+from gate.models.outputs import OutputKind, predictions, probabilities
 
 
 def watch(
@@ -126,3 +128,89 @@ def test_the_coverage_gradient_reaches_more_than_random_steps_of_the_same_size(w
     _, blind = run(worker, "random", np.clip(x.astype(int) + signs, 0, 255).astype(np.uint8), True)
     # The first few only: after that so much is covered that neither finds more.
     assert aimed["new_items"][:4].sum() > 1.5 * blind["new_items"][:4].sum()
+
+
+@pytest.mark.parametrize("kind", list(OutputKind))
+def test_answers_are_read_as_the_supervisor_reads_them_whatever_their_kind(kind: OutputKind, worker: Worker, tmp_path: Path) -> None:
+    classes = 2 if kind.startswith("sigmoid") else 4
+    x = images(40)[0]
+    folder = save(Saying(str(kind)).eval(), tmp_path / "model")
+    watch(worker, folder, x, classes=classes, kind=str(kind), layers=("stripes.hidden",), criteria=("output",), output_sections=7)
+    answered = run(worker, "search", DARK, True)[1]["raw"]
+    raw = np.concatenate([worker.call("forward", {}, {"x": x})[1]["raw"], answered])
+    label, confidence = predictions(raw, kind), probabilities(raw, kind).max(1)
+    section = np.minimum((confidence - 1 / classes) / (1 - 1 / classes) * 7, 6).astype(int)
+    expected = [len(set(section[label == one])) / 7 for one in range(classes)]
+    assert worker.call("coverage")[0]["criteria"]["output"]["by_class"] == pytest.approx(expected)
+    assert len(set(label)) == classes
+    assert 0 < sum(expected) < classes
+
+
+def test_the_layers_are_told_with_their_ranges_over_the_profile_set(worker: Worker, tmp_path: Path) -> None:
+    x = images(40)[0]
+    folder = save(Stripes(trap=0.15).eval(), tmp_path / "model")
+    _, opened = watch(worker, folder, x, layers=("hidden", "head"), criteria=("nc",))
+    raw = worker.call("forward", {}, {"x": x})[1]["raw"]
+    hidden, head = opened["layers"]
+    assert (head["low"], head["high"]) == (float(raw.min()), float(raw.max()))
+    assert [layer["name"] for layer in opened["layers"]] == ["hidden", "head"]
+    assert [layer["head"] for layer in opened["layers"]] == [False, True]
+    assert [layer["neurons"] for layer in opened["layers"]] == [5, 4]
+    assert hidden["low"] < 0 < hidden["high"] == head["high"]
+    assert (hidden["constant"], head["constant"]) == (0, 0)
+    assert hidden["type"].endswith("Linear")
+    black = np.zeros((5, 8, 8, 1), dtype=np.uint8)
+    _, opened = watch(worker, folder, black, layers=("hidden",), criteria=("nc",))
+    assert opened["layers"][0]["constant"] == 5
+    assert (opened["layers"][0]["low"], opened["layers"][0]["high"]) == (0.0, pytest.approx(0.15))
+
+
+def test_a_statistic_guides_with_its_gains_and_what_falls_takes_nothing_away(worker: Worker, tmp_path: Path) -> None:
+    folder = save(Stripes(trap=0.15).eval(), tmp_path / "model")
+    x = images(40)[0]
+    fields, opened = watch(worker, folder, x, layers=("hidden",), criteria=("kmnc", "nlc"), kmnc_sections=500)
+    assert fields["steerable"] is True
+    told, arrays = run(worker, "search", DARK, True)
+    new = arrays["new_items"]  # darker pictures vary less, so the statistic falls by them
+    assert new.sum() == round(told["valid"]["kmnc"] * 2500) - round(opened["coverage"]["kmnc"] * 2500) > 0
+    assert told["discovery"]["nlc"] is None
+    assert told["discovery"]["kmnc"]["executions"] == 60
+    stark = np.where(NEW > 100, 255, 0).astype(np.uint8)
+    fuller, arrays = run(worker, "search", stark, True)
+    assert fuller["valid"]["nlc"] > told["valid"]["nlc"]
+    assert (arrays["new_items"] != np.floor(arrays["new_items"])).any()
+    assert run(worker, "random", DARK, True)[0]["discovery"] == {"kmnc": None, "nlc": None}
+    watch(worker, folder, x, layers=("hidden",), criteria=("kmnc", "nlc"), guide=("kmnc",), kmnc_sections=500)
+    before = covered(worker)["kmnc"]
+    new = run(worker, "search", DARK, True)[1]["new_items"]
+    assert new.sum() == covered(worker)["kmnc"] - before > 0
+
+
+@pytest.mark.parametrize(
+    ("criteria", "guide", "steerable"),
+    [
+        (("output",), None, False),
+        (("output", "map", "tknp", "nlc"), None, False),
+        (("output", "kmnc"), None, True),
+        (("output", "kmnc"), ("output",), False),
+        (("tknc",), None, True),
+    ],
+)
+def test_where_no_guide_knows_the_way_nothing_is_steered(
+    criteria: tuple[str, ...], guide: tuple[str, ...] | None, steerable: bool, worker: Worker, tmp_path: Path
+) -> None:
+    x, y = images(20)
+    folder = save(Stripes().eval(), tmp_path / "model")
+    fields, _ = watch(worker, folder, x, layers=("hidden",), criteria=criteria, guide=guide)
+    assert fields["steerable"] is steerable
+    if steerable:
+        parameters = {"operator": "coverage_gradient", "bound": 0.1, "steps": 2, "seed": 3}
+        assert worker.call("mutate", parameters, {"x": x, "labels": y})[1]["x"].shape == x.shape
+
+
+def test_a_profile_set_that_a_criterion_can_do_nothing_with_is_a_fault_of_the_settings(worker: Worker, tmp_path: Path) -> None:
+    folder = save(Stripes().eval(), tmp_path / "model")
+    same = np.repeat(images(1)[0], 5, axis=0)
+    with pytest.raises(ConfigError, match="varies over the profile set") as caught:
+        watch(worker, folder, same, layers=("hidden",), criteria=("kmnc",))
+    assert caught.value.exit_code == 2
