@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import platform
 import tempfile
 import time
@@ -31,6 +32,7 @@ from gate.campaign.wire import MAX_PAYLOAD
 from gate.config import BudgetSettings, InputSettings, Settings
 from gate.corpus.corpus import Corpus
 from gate.corpus.export import half_of
+from gate.coverage.map_file import MapContents, write_map
 from gate.domains.image import picture
 from gate.domains.image.dataset import ImageSet, load_images
 from gate.domains.image.domain import ImageDomain
@@ -597,20 +599,31 @@ def _save_campaign(work: Work, worker: Worker, campaign: Campaign) -> None:
     assert work.seeds is not None
     work.deadline.begin("coverage was saved", Stage.CLOSE)
     campaign.search.corpus.save(work.folder.campaign, work.seeds.ids)
-    path = work.folder.campaign / "coverage.npz"
+    path = work.folder.campaign / "coverage.map"
     path.unlink(missing_ok=True)
-    fields: dict[str, Any] | None = None
     if not worker.given_up:
         with contextlib.suppress(BudgetSpent, Interrupted):
             work.coverage = worker.call("coverage")[0]["criteria"]
             fields, arrays = worker.call("coverage_state")
-            np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+            assert work.candidate is not None
+            assert work.candidate.digest is not None
+            write_map(path, MapContents(work.candidate.digest, _profile_digest(work), fields["criteria"], arrays))
     if worker.given_up:
         for name, share in campaign.outcome.final.items():
             total = work.coverage[name]["total"]
             covered = 0 if total is None else round(share * total)
             work.coverage[name] = {"covered": covered, "total": total, "by_layer": {}}
-    work.events.emit("saved", corpus=len(campaign.search.corpus), coverage=fields)
+    work.events.emit("saved", corpus=len(campaign.search.corpus), coverage=path.name if path.exists() else None)
+
+
+def _profile_digest(work: Work) -> str:
+    """Of the profile set and of what makes neurons' outputs of it: coverage that differs in either can't be joined."""
+    said = {
+        "data": work.data["profile" if "profile" in work.data else "seeds"].digest,
+        "input": work.settings.input.model_dump(mode="json"),
+        "neuron": work.settings.coverage.neuron,
+    }
+    return "sha256:" + hashlib.sha256(json.dumps(said, sort_keys=True).encode("ascii")).hexdigest()
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------

@@ -301,9 +301,7 @@ def _coverage_summary(work: Work, outcome: CampaignOutcome, name: str) -> Covera
         total=seen.get("total"),
         by_layer=seen.get("by_layer", {}),
         nonfinite=int(seen.get("nonfinite", 0)),
-        unreached=tuple(
-            Unreached.model_validate(_named(row, work.classes, by_class=name == "output")) for row in seen.get("unreached", ())
-        ),
+        unreached=tuple(_left_in(row, work.classes, by_class=name == "output") for row in seen.get("unreached", ())),
         random=random,
         noise=noise,
         false_coverage=is_false_coverage(noise),
@@ -311,12 +309,12 @@ def _coverage_summary(work: Work, outcome: CampaignOutcome, name: str) -> Covera
     )
 
 
-def _named(row: Mapping[str, Any], classes: tuple[str, ...], *, by_class: bool) -> dict[str, Any]:
+def _left_in(row: Mapping[str, Any], classes: tuple[str, ...], *, by_class: bool) -> Unreached:
     """What is left in a place, with the class's name where the place is the number of one."""
-    named = {**row, "examples": tuple(row["examples"])}
-    if by_class and int(row["place"]) < len(classes):
-        named["place"] = classes[int(row["place"])]
-    return named
+    left = Unreached.model_validate(row)
+    if by_class and int(left.place) < len(classes):
+        return left.model_copy(update={"place": classes[int(left.place)]})
+    return left
 
 
 def _class_coverage(work: Work) -> tuple[ClassCoverage, ...]:

@@ -16,6 +16,8 @@ from gate.errors import OutputError
 
 __all__ = [
     "SCHEMA",
+    "UNREACHED_EXAMPLES",
+    "UNREACHED_PLACES",
     "ArmSummary",
     "CampaignSummary",
     "ClassCoverage",
@@ -41,6 +43,8 @@ __all__ = [
 ]
 
 SCHEMA = "gate.result/1"
+UNREACHED_PLACES = 12  # of one criterion, told of at most
+UNREACHED_EXAMPLES = 5  # of one place
 
 
 class Verdict(StrEnum):

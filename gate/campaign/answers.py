@@ -17,7 +17,9 @@ import numpy as np
 
 from gate.campaign.wire import Arrays
 from gate.config import CoverageSettings, kind_of
+from gate.coverage.map_file import check_parts
 from gate.errors import ConfigError, GateError, InputShapeError, ModelError, WorkerError
+from gate.result import UNREACHED_EXAMPLES, UNREACHED_PLACES
 
 __all__ = ["Answers"]
 
@@ -26,6 +28,7 @@ Fields = Mapping[str, Any]
 _LARGEST = 1 << 53  # no count in a campaign is larger
 _HUGE = 1e300  # JSON knows whole numbers that no float can hold
 _LONGEST = 4000  # characters kept of an error's text
+_LONGEST_EXAMPLE = 300
 _ROUNDING = 1e-9
 _KINDS: dict[str, type[GateError]] = {kind.__name__: kind for kind in (ModelError, ConfigError, InputShapeError)}
 # Where the settings meet the model. Later on nothing that the user wrote can be the cause.
@@ -260,7 +263,7 @@ class Answers:
         _keys(fields, ("criteria",))
         _keys(fields["criteria"], self._criteria)
         for criterion, said in fields["criteria"].items():
-            _keys(said, ("covered", "total", "by_layer", "by_class", "nonfinite"))
+            _keys(said, ("covered", "total", "by_layer", "by_class", "nonfinite", "unreached"))
             _count(said["covered"], "covered")
             _count(said["nonfinite"], "nonfinite")
             if said["total"] is not None:
@@ -271,14 +274,38 @@ class Answers:
             _need(isinstance(said["by_class"], list), "by_class is no list")
             for share in said["by_class"]:
                 _share(share, "coverage of a class")
+            self._unreached(criterion, said)
+
+    def _unreached(self, criterion: str, said: Fields) -> None:
+        places, total = said["unreached"], said["total"]
+        _need(isinstance(places, list) and len(places) <= UNREACHED_PLACES, "the places that were not reached are no short list")
+        _need(not places or total is not None, f"{criterion} has no items that could be left")
+        for row in places:
+            _keys(row, ("place", "items", "total", "untouched", "examples"))
+            place = row["place"]
+            if criterion == "output":
+                _need(isinstance(place, str) and place.isascii() and place.isdecimal() and len(place) < 10, "a place is no class")
+            else:
+                _need(isinstance(place, str) and place in self._layers, "a place is no watched layer")
+            for name in ("items", "total", "untouched"):
+                _count(row[name], name)
+            _need(0 < row["items"] <= row["total"] <= total, f"{criterion} has left {row['items']} of {row['total']} items")
+            _need(row["untouched"] <= self._layers.get(place, 0), "more neurons untouched than there are")
+            texts = row["examples"]
+            _need(isinstance(texts, list) and len(texts) <= UNREACHED_EXAMPLES, "the examples are no short list")
+            _need(all(isinstance(text, str) and len(text) <= _LONGEST_EXAMPLE for text in texts), "an example is no short text")
+        _need(not places or sum(row["items"] for row in places) <= total - said["covered"], f"{criterion} has more left than it lacks")
 
     def _coverage_state(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
-        _keys(fields, ("state",))
-        _keys(fields["state"], self._criteria)
-        for name in arrays:
-            # The names become names of files in an archive.
-            criterion, _, key = name.partition(".")
-            _need(criterion in self._criteria and key.isidentifier(), f"a tensor named {name!r}")
+        _keys(fields, ("criteria",))
+        _keys(fields["criteria"], self._criteria)
+        try:
+            check_parts(fields["criteria"], arrays)
+        except ValueError as error:
+            raise _WrongError(str(error)) from error
+        for name, described in fields["criteria"].items():
+            _need(described["criterion"] == name, f"{name} is called another criterion")
+            _need(list(described["layers"].items()) == list(self._layers.items()), f"{name} has other layers than those watched")
 
     def _mutate(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _keys(fields, ())

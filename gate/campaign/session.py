@@ -27,8 +27,10 @@ from gate.coverage.layers import choose_layers, list_layers
 from gate.coverage.output import OutputCoverage
 from gate.coverage.profile import Profile
 from gate.coverage.recorder import Recorder
+from gate.coverage.store import packed
 from gate.coverage.suite import Suite
 from gate.coverage.survey import Survey
+from gate.coverage.unreached import unreached
 from gate.domains.image.preprocess import Preprocess
 from gate.errors import ConfigError, ModelError
 from gate.models.differentiable import Differentiable, to_logits
@@ -227,7 +229,7 @@ class Session:
         )
 
     def do_coverage(self, _: Arrays) -> Answer:
-        """What the search arm has covered, by criterion and layer."""
+        """What the search arm has covered, by criterion and layer, and what it has not reached."""
         return {
             "criteria": {
                 name: {
@@ -236,23 +238,16 @@ class Session:
                     "by_layer": criterion.by_layer(),
                     "by_class": criterion.by_class() if isinstance(criterion, OutputCoverage) else [],
                     "nonfinite": criterion.nonfinite,
+                    "unreached": unreached(criterion),
                 }
                 for name, criterion in self._arms["search"].criteria.items()
             }
         }, {}
 
     def do_coverage_state(self, _: Arrays) -> Answer:
-        """The search arm's maps: tensors as ``criterion.key``, everything else as fields."""
-        fields: dict[str, Any] = {}
-        arrays: Arrays = {}
-        for name, criterion in self._arms["search"].criteria.items():
-            fields[name] = {}
-            for key, value in criterion.state_dict().items():
-                if isinstance(value, Tensor):
-                    arrays[f"{name}.{key}"] = value.numpy()
-                else:
-                    fields[name][key] = value
-        return {"state": fields}, arrays
+        """The search arm's maps, as a file holds them."""
+        described, arrays = packed(self._arms["search"].criteria)
+        return {"criteria": described}, arrays
 
     # Mutants that need the model.
 

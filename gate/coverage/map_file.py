@@ -250,7 +250,7 @@ def _wanted(criteria: Any) -> dict[str, _Wanted]:
 
 
 def _described(name: str, said: Any, beside: Mapping[str, Any]) -> _Wanted | None:
-    _need(isinstance(said, Mapping) and said.get("kind") in _FIELDS, f"{name} is of no known kind")
+    _need(isinstance(said, Mapping) and isinstance(said.get("kind"), str) and said["kind"] in _FIELDS, f"{name} is of no known kind")
     kind = said["kind"]
     fields = set(said) - {"kind"}
     if kind in ("items", "codes") and "besides" in fields:

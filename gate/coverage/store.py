@@ -69,6 +69,8 @@ def load(path: str | Path, *, model: str | None, profile: str | None) -> dict[st
 def merge(paths: Iterable[str | Path], *, model: str | None, profile: str | None) -> dict[str, Criterion]:
     """Reads maps and joins them, as each criterion declares. All must belong to one model and one profile set, and hold the same criteria.
 
+    Of items and patterns a map may be among them twice; of a statistic (see ``Merging.SUM``) it would count twice.
+
     Args:
         paths: of at least one file.
         model: digest of the model they must belong to; None: that of the first.
@@ -116,7 +118,7 @@ def packed(criteria: Mapping[str, Criterion]) -> tuple[dict[str, Any], Arrays]:
     """
     described: dict[str, Any] = {}
     arrays: Arrays = {}
-    for name, one in criteria.items():
+    for name, one in sorted(criteria.items()):
         if isinstance(one, Combination):
             raise ValueError(f"{name!r} is a combination: save its parts, save(path, combination.parts, ...)")
         state = one.state_dict()

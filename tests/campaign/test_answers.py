@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from gate.campaign.answers import Answers
+from gate.coverage.roaring import pack
 from gate.errors import ConfigError, GateError, InputShapeError, ModelError, WorkerError
 
 SENT = {"x": np.zeros((3, 8, 8, 1), dtype=np.uint8), "earns": np.array([True, True, False])}
@@ -26,6 +27,18 @@ def raw(rows: int = 3, columns: int = 4, dtype: type = np.float32) -> np.ndarray
     return np.zeros((rows, columns), dtype=dtype)
 
 
+def bitmap(numbers: list[int], size: int = 20) -> np.ndarray:
+    bits = np.zeros(size, dtype=bool)
+    bits[numbers] = True
+    return np.frombuffer(pack(bits), dtype=np.uint8)
+
+
+def kept(fields: dict[str, Any]) -> dict[str, Any]:
+    """What is said of the one criterion."""
+    described: dict[str, Any] = fields["criteria"]["kmnc"]
+    return described
+
+
 def good(operation: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     said: dict[str, tuple[dict[str, Any], dict[str, np.ndarray]]] = {
         "load": ({"training": [], "parameters": 5, "fingerprint": {"torch": "2", "device": "cpu", "threads": 2, "python": "3"}}, {}),
@@ -40,8 +53,36 @@ def good(operation: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             {"valid": {"kmnc": 0.2}, "raw": {"kmnc": 0.3}, "discovery": {"kmnc": dict(ESTIMATE)}},
             {"raw": raw(), "new_items": NEW},
         ),
-        "coverage": ({"criteria": {"kmnc": {"covered": 2, "total": 20, "by_layer": {"a": 0.1}, "by_class": [], "nonfinite": 0}}}, {}),
-        "coverage_state": ({"state": {"kmnc": {"format": 1}}}, {"kmnc.state": raw()}),
+        "coverage": (
+            {
+                "criteria": {
+                    "kmnc": {
+                        "covered": 2,
+                        "total": 20,
+                        "by_layer": {"a": 0.1},
+                        "by_class": [],
+                        "nonfinite": 0,
+                        "unreached": [{"place": "a", "items": 18, "total": 20, "untouched": 1, "examples": ["neuron 0: section 3 of 10"]}],
+                    }
+                }
+            },
+            {},
+        ),
+        "coverage_state": (
+            {
+                "criteria": {
+                    "kmnc": {
+                        "criterion": "kmnc",
+                        "options": {"sections": 10},
+                        "layers": {"a": 2},
+                        "begun": True,
+                        "state": 2,
+                        "parts": {"hit": {"kind": "items", "size": 20}, "low": {"kind": "numbers", "dtype": "float32", "shape": [2]}},
+                    }
+                }
+            },
+            {"kmnc/hit": bitmap([1, 12]), "kmnc/low": np.zeros(2, np.float32)},
+        ),
         "mutate": ({}, {"x": SENT["x"].copy()}),
     }
     return said[operation]
@@ -119,9 +160,24 @@ Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
         pytest.param("coverage", lambda f, a: f["criteria"].clear(), id="no criteria"),
         pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"].update(by_class=[1.5]), id="more than a whole class"),
         pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"].update(by_class={"0": 1}), id="classes that are no list"),
-        pytest.param("coverage_state", lambda f, a: a.update({"kmnc./../../x": raw()}), id="a file name as a tensor's"),
+        pytest.param("coverage", lambda f, a: kept(f)["unreached"][0].update(place="b"), id="a place that is no layer"),
+        pytest.param("coverage", lambda f, a: kept(f)["unreached"][0].update(place=["a"]), id="a place that is a list"),
+        pytest.param("coverage", lambda f, a: kept(f)["unreached"][0].update(items=19), id="more left than is not covered"),
+        pytest.param("coverage", lambda f, a: kept(f)["unreached"][0].update(untouched=3), id="more neurons untouched than there are"),
+        pytest.param("coverage", lambda f, a: kept(f)["unreached"][0].update(examples=["x"] * 6), id="endless examples"),
+        pytest.param("coverage", lambda f, a: kept(f)["unreached"][0].update(examples=["x" * 301]), id="an endless example"),
+        pytest.param("coverage", lambda f, a: kept(f).update(unreached=kept(f)["unreached"] * 13), id="endless places"),
+        pytest.param("coverage_state", lambda f, a: a.update({"kmnc/../../x": raw()}), id="a file name as a tensor's"),
+        pytest.param(
+            "coverage_state", lambda f, a: kept(f)["parts"].update({"../x": {"kind": "value", "value": 1}}), id="a path as a part"
+        ),
         pytest.param("coverage_state", lambda f, a: a.update(file=raw()), id="a tensor of no criterion"),
-        pytest.param("coverage_state", lambda f, a: f["state"]["kmnc"].update(low=[1, {"a": float("inf")}]), id="infinity far inside"),
+        pytest.param("coverage_state", lambda f, a: kept(f)["options"].update(x=[1, {"a": float("inf")}]), id="infinity far inside"),
+        pytest.param("coverage_state", lambda f, a: kept(f).update(layers={"a": 3}), id="a map of other layers"),
+        pytest.param("coverage_state", lambda f, a: kept(f).update(criterion="nbc"), id="a map of another criterion"),
+        pytest.param("coverage_state", lambda f, a: a.update({"kmnc/hit": bitmap([30], 40)}), id="an item beyond those there are"),
+        pytest.param("coverage_state", lambda f, a: a.update({"kmnc/hit": a["kmnc/hit"][:-1]}), id="a set that is cut off"),
+        pytest.param("coverage_state", lambda f, a: a.update({"kmnc/low": np.zeros(3, np.float32)}), id="a tensor of another shape"),
         pytest.param("open_arms", lambda f, a: f["coverage"].update(kmnc=1.01), id="seeds that cover more than all"),
         pytest.param("open_arms", lambda f, a: f.update(layers=[]), id="no ranges"),
         pytest.param("open_arms", lambda f, a: f["layers"][0].update(name="b"), id="the range of another layer"),

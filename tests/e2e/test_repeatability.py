@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from gate_command import Done, Finished, run_gate
 
 # Everything that may differ between the two, and why.
@@ -48,11 +47,8 @@ def test_twice_the_same_campaign_is_the_same_to_the_byte(
     assert len(left) > 500
     assert {key for key in left.keys() | right.keys() if left.get(key) != right.get(key)} <= EXCEPTED
     assert one.record["defects"]
-    for name in ("corpus.npz", "corpus.jsonl", "reading.json", "identity.json"):
+    for name in ("corpus.npz", "corpus.jsonl", "coverage.map", "reading.json", "identity.json"):
         assert (one.folder / "campaign" / name).read_bytes() == (other.folder / "campaign" / name).read_bytes(), name
-    with np.load(one.folder / "campaign/coverage.npz") as ours, np.load(other.folder / "campaign/coverage.npz") as theirs:
-        assert ours.files == theirs.files
-        assert all(np.array_equal(ours[name], theirs[name]) and ours[name].dtype == theirs[name].dtype for name in ours.files)
     evidence = [json.loads((run.folder / "campaign/evidence.json").read_text()) for run in (one, other)]
     assert all(part.pop(TIMED_EVIDENCE) > 0 for part in evidence)
     assert evidence[0] == evidence[1]
