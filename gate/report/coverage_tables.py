@@ -203,12 +203,11 @@ def _unreached(name: str, summary: CoverageSummary) -> dict[str, Any]:
 
 def _place(place: Unreached, is_layer: bool) -> dict[str, Any]:
     shown = [visible(example, 2 * NAME) for example in place.examples[:_MOST_EXAMPLES]]
-    left_out = len(place.examples) - len(shown)
     return {
         "name": place.place,
         "is_layer": is_layer,
         "left": f"{count(place.items)} of {count(place.total)}",
         "share": (place.items / place.total, share(place.items / place.total)) if place.total else None,
         "untouched": count(place.untouched) if place.untouched else "–",
-        "examples": "; ".join(shown) + (f"; and {count(left_out)} more" if left_out else ""),
+        "examples": "; ".join(shown) + ("; and others" if len(place.examples) > len(shown) else ""),
     }
