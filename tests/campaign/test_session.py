@@ -175,8 +175,7 @@ def test_a_statistic_guides_with_its_gains_and_what_falls_takes_nothing_away(wor
     assert new.sum() == round(told["valid"]["kmnc"] * 2500) - round(opened["coverage"]["kmnc"] * 2500) > 0
     assert told["discovery"]["nlc"] is None
     assert told["discovery"]["kmnc"]["executions"] == 60
-    stark = np.where(NEW > 100, 255, 0).astype(np.uint8)
-    fuller, arrays = run(worker, "search", stark, True)
+    fuller, arrays = run(worker, "search", NEW // 8 + 220, True)
     assert fuller["valid"]["nlc"] > told["valid"]["nlc"]
     assert (arrays["new_items"] != np.floor(arrays["new_items"])).any()
     assert run(worker, "random", DARK, True)[0]["discovery"] == {"kmnc": None, "nlc": None}
