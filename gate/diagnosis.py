@@ -281,7 +281,7 @@ def _stalled(facts: RunFacts) -> Iterator[Cause]:
         told += "." if seen is None else f", and {roughly(seen)} of what this search will reach is reached."
     yield Cause(
         "stalled",
-        0.7,
+        0.7 if search.executions >= FEW_EXECUTIONS else 0.5,
         "The search has stalled: it has found what it can find.",
         told,
         "More budget won't help. More and other seeds, more operators or wider limits in the policy's `domain` will; or a finer criterion.",

@@ -26,7 +26,7 @@ def _gate(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] |
     )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["corpus", "export", "--help"], ["nonsense"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["corpus", "export", "--help"], ["layers", "--help"], ["doctor", "--help"], ["nonsense"]])
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     script = f"""
 import sys
@@ -47,7 +47,7 @@ print("LOADED", *sorted({{name.split(".")[0] for name in sys.modules}} & set({HE
 def test_help_names_every_command_and_the_exit_codes() -> None:
     done = _gate("--help")
     assert done.returncode == 0
-    for name in ("run", "demo", "evaluate", "report", "replay", "corpus", "policy"):
+    for name in ("run", "demo", "evaluate", "report", "replay", "layers", "doctor", "corpus", "policy"):
         assert f"\n  {name} " in done.stdout
     assert "0 pass, 1 fail, 2 usage" in done.stdout
 
@@ -70,6 +70,8 @@ def test_every_command_answers_help() -> None:
         (["run", "--executions", "many"], "not a valid integer"),
         (["run", "stray"], "unexpected extra argument"),
         (["evaluate"], "Missing argument"),
+        (["doctor"], "gate doctor --run RUN"),
+        (["layers"], "No model is given."),
         (["policy", "chekc"], "chekc"),
         (["corpus"], "export"),
     ],
