@@ -206,7 +206,7 @@ def test_what_any_part_knows_of_values_that_are_not_finite_the_combination_knows
 
 def test_parts_with_the_same_ranges_share_them() -> None:
     made = criterion("kmnc+tknc+nbc")
-    made.fit(_acts(0, 10))
+    made.fit(_acts(0, 10)).fit(_acts(1, 10))
     assert isinstance(made, Combination)
     kmnc, nbc = made.parts["kmnc"], made.parts["nbc"]
     assert isinstance(kmnc, RangedCriterion)
