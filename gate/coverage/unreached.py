@@ -98,7 +98,7 @@ def _sections(free: Sequence[bool]) -> str:
     named = sorted(sorted(runs, key=lambda run: run[0] - run[1])[:_STRETCHES])  # the longest, then in their order
     told = [f"{first}" if last == first else f"{first}-{last}" for first, last in named]
     if len(runs) > len(named):
-        told.append(f"{len(runs) - len(named)} shorter {'stretch' if len(runs) == len(named) + 1 else 'stretches'}")
+        told.append(f"{len(runs) - len(named)} more {'stretch' if len(runs) == len(named) + 1 else 'stretches'}")
     noun = "section" if sum(free) == 1 else "sections"
     return f"{noun} {_listed(told)} of {len(free)}"
 
