@@ -156,11 +156,12 @@ class LayerCovariance(Criterion):
 
     def _laid_out(self) -> None:
         widths = torch.tensor(list(self._layers.values()))
-        self._layer_of = torch.arange(len(widths)).repeat_interleave(widths).to(self._device)
-        pairs = int((widths**2).sum())
+        self._layer_of = torch.arange(len(widths)).repeat_interleave(widths, output_size=self.neurons).to(self._device)
+        pairs = sum(width**2 for width in self._layers.values())
         self._products = torch.zeros(2, pairs, dtype=torch.float64, device=self._device)
         self._sums = torch.zeros(2, self.neurons, dtype=torch.float64, device=self._device)
         self._counts = torch.zeros(2, len(self._layers), dtype=torch.int64, device=self._device)
+        self._samples, self._beyond = self._samples.to(self._device), self._beyond.to(self._device)
 
     def _learn(self, batch: ActivationBatch, y: Tensor | None) -> None:
         highest = batch.replaced(0.0).abs().amax(0)
