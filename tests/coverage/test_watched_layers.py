@@ -101,7 +101,7 @@ def test_a_swin_transformer_is_watched_with_the_features_as_neurons() -> None:
         assert by_name[name].neuron_axis == 3, name
 
 
-@pytest.mark.parametrize("written", [nets.WithFusedProjection, nets.WithSeparateProjections, nets.WithGatedMLP])
+@pytest.mark.parametrize("written", [nets.WithFusedProjection, nets.WithSeparateProjections, nets.WithGatedMLP, nets.WithAMisleadingName])
 def test_transformers_written_by_hand_are_understood(written: type[nn.Module]) -> None:
     module = nets.made(written)
     layers = list_layers(module, ROWS, 3)

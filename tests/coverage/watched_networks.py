@@ -263,6 +263,24 @@ class WithGatedMLP(nn.Module):
         return self.head(x.mean(1))
 
 
+class _AttentionUnit(_Block):
+    """Called attention, but a whole block."""
+
+
+class WithAMisleadingName(nn.Module):
+    """3 classes from [N, 5, 8]."""
+
+    expected = ("unit.attn", "unit.mlp.fc2")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unit = _AttentionUnit()
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.unit(x).mean(1))
+
+
 class _ChannelAttention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
