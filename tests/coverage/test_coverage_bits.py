@@ -138,7 +138,7 @@ HOSTILE = {
     "a container beyond the size": _container(1, b"\0\0", key=9),
     "a number beyond the size": _container(1, b"\xff\xff", key=1),
     "something after the end": _container(1, b"\0\0") + b"x",
-    "runs that overlap": struct.pack("<IBHHHHHHH", 12347, 1, 0, 19, 2, 0, 9, 5, 9),
+    "runs that overlap": struct.pack("<IBHHHHHHH", 12347, 1, 0, 14, 2, 0, 9, 5, 9),
     "a run past the container": struct.pack("<IBHHHHH", 12347, 1, 0, 9, 1, 65_530, 9),
     "runs of another number of items": struct.pack("<IBHHHHH", 12347, 1, 0, 8, 1, 0, 9),
     "runs that are cut off": struct.pack("<IBHHH", 12347, 1, 0, 9, 60_000),
