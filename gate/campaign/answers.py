@@ -223,7 +223,7 @@ class Answers:
             self._forward(parameters, sent, fields, arrays)
             return
         _keys(fields, ("valid", "raw", "discovery"))
-        _names(arrays, ("raw", "new_items"))
+        _names(arrays, ("raw", "new_items", "added"))
         self._raw(sent, arrays)
         valid, raw = self._values(fields["valid"]), self._values(fields["raw"])
         for name, value in valid.items():
@@ -232,6 +232,7 @@ class Answers:
                 _need(raw[name] + _ROUNDING >= value, f"coverage {name} of all mutants is {raw[name]}, that of the valid ones {value}")
         self._earned[arm] += int(sent["earns"].sum())
         self._new_items(arm, sent["earns"], arrays["new_items"])
+        self._added(sent["earns"], arrays["added"], arrays["new_items"])
         _keys(fields["discovery"], self._criteria)
         for estimate in fields["discovery"].values():
             if estimate is not None:
@@ -249,6 +250,17 @@ class Answers:
         _need(bool((new <= room.once).all()), f"more than the {room.once} items that one mutant can cover")
         self._gained[arm] += float(new.sum())
         _need(self._gained[arm] <= room.fixed + room.growing * self._earned[arm], "more newly covered items than there are")
+
+    def _added(self, earns: np.ndarray, added: np.ndarray, new: np.ndarray) -> None:
+        _need(added.dtype == np.float64 and added.shape == (len(earns), len(self._criteria)), f"added is {added.dtype} {list(added.shape)}")
+        _need(bool(np.isfinite(added).all()) and not added[~earns].any(), "coverage for mutants which earn none, by criterion")
+        guides = [name in (self._asked["guide"] or self._criteria) for name in self._criteria]
+        _need(
+            bool(np.allclose(np.maximum(added[:, guides], 0).sum(axis=1), new, rtol=1e-9, atol=0)),
+            "new_items are not what the guides added",
+        )
+        sets = [kind_of(name) != "statistic" for name in self._criteria]
+        _need(bool((added[:, sets] >= 0).all()), "items taken away")
 
     def _estimate(self, arm: str, said: Any) -> None:
         _keys(said, ("executions", "chance", "seen"))

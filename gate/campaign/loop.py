@@ -273,14 +273,14 @@ class Campaign:
     def _turn(self, batch: Batch, started: float) -> None:
         """Runs a batch; ``started`` is when its making began: the device is held while mutants are made, too."""
         count = self.outcome.counts[batch.arm]
-        outcome, said = self._execute(batch)
+        outcome, said, added = self._execute(batch)
         count.executions += len(batch.x)
         count.valid += int(batch.valid.sum())
         count.model_calls += len(batch.x) + batch.model_calls
         self.outcome.steps += 1
         if batch.arm in self.outcome.gains:
             count.coverage = dict(said["valid"])
-            self.outcome.gains[batch.arm].note(count.executions, count.coverage)
+            self.outcome.gains[batch.arm].note(count.coverage, added)
         found = self._findings(batch, outcome)
         if batch.arm == "search":
             self._after_search(batch, outcome, found, said)
@@ -305,8 +305,8 @@ class Campaign:
             seconds=round(self._budget.seconds, 3),
         )
 
-    def _execute(self, batch: Batch) -> tuple[Outcome, dict[str, Any]]:
-        """Runs a batch in the worker; also gives what the worker says of the arm's map."""
+    def _execute(self, batch: Batch) -> tuple[Outcome, dict[str, Any], np.ndarray]:
+        """Runs a batch in the worker; also gives what the worker says of the arm's map, and what each mutant added, by criterion."""
         covers = batch.arm != "judging"
         earns = np.ones(len(batch.x), dtype=bool) if batch.arm == "noise" else batch.valid
         parameters = {"arm": batch.arm if covers else None}
@@ -320,7 +320,8 @@ class Campaign:
         else:
             complaint = complaints(Observation(raw, probability, predicted, labels))
         new_items = arrays["new_items"] if covers else np.zeros(len(batch.x))
-        return Outcome(probability, predicted, complaint, new_items), fields
+        added = arrays["added"] if covers else np.zeros((len(batch.x), 0))
+        return Outcome(probability, predicted, complaint, new_items), fields, added
 
     def _findings(self, batch: Batch, outcome: Outcome) -> np.ndarray:
         """bool [N]: which mutants are new distinct findings; confirms them on the way."""

@@ -217,7 +217,7 @@ class Session:
         acts, raw = self._recorded(x)
         earns = torch.from_numpy(arrays["earns"]).to(self._device)
         suite = self._arms[arm]
-        new = suite.update(acts, self._logits(raw), earns=earns)
+        added = suite.update_each(acts, self._logits(raw), earns=earns)
         found = suite.discovery()
         return (
             {
@@ -225,7 +225,11 @@ class Session:
                 "raw": {name: criterion.raw_value for name, criterion in suite.criteria.items()},
                 "discovery": {name: None if estimate is None else asdict(estimate) for name, estimate in found.items()},
             },
-            {"raw": _numpy(raw), "new_items": new.cpu().numpy()},
+            {
+                "raw": _numpy(raw),
+                "new_items": _numpy(suite.together(added)),
+                "added": _numpy(torch.stack([added[name].to(torch.float64) for name in suite.criteria], 1)),
+            },
         )
 
     def do_coverage(self, _: Arrays) -> Answer:

@@ -52,22 +52,32 @@ class Suite:
         """``update`` of every criterion.
 
         Returns:
-            float64 [N] on the activations' device: what each sample added to the guiding criteria together. A statistic that falls counts
-            as 0 here, so that it takes nothing away from what the others found.
+            float64 [N] on the activations' device: see ``together``.
         """
+        return self.together(self.update_each(acts, logits, earns=earns))
+
+    def update_each(
+        self, acts: Activations | ActivationBatch, logits: Tensor | None = None, *, earns: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """``update`` of every criterion: what it returned, by name."""
         batch = self.batch(acts, logits)
         parts = split(batch, earns)
-        total = torch.zeros(len(batch), dtype=torch.float64, device=batch.device)
+        added = {}
         for name, one in self.criteria.items():
             one._batch(batch, None)
-            added = one._counted(batch, parts)
-            if name in self.guide:
-                total += added.clamp(min=0)
+            added[name] = one._counted(batch, parts)
             if name in self._discovery:
                 for _, part, earning in parts:
                     if earning:
                         self._discovery[name].take(part)
-        return total
+        return added
+
+    def together(self, added: Mapping[str, Tensor]) -> Tensor:
+        """float64 [N]: what each sample added to the guiding criteria together, of what ``update_each`` returned.
+
+        A statistic that falls counts as 0 here, so that it takes nothing away from what the others found.
+        """
+        return torch.stack([added[name].clamp(min=0).to(torch.float64) for name in self.guide]).sum(0)
 
     def estimate_discovery(self) -> None:
         """From now on keeps, for the criteria that have items, what ``discovery`` needs. What is covered by now counts as known."""

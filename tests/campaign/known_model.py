@@ -103,7 +103,7 @@ class NumpyWorker:
             "raw": {"kmnc": len(self.seen[arm] | self.covered[arm]) / SECTIONS},
             "discovery": {"kmnc": self.estimate if arm == "search" else None},
         }
-        return fields, {"raw": raw, "new_items": new}
+        return fields, {"raw": raw, "new_items": new, "added": new[:, None]}
 
 
 class Scene:

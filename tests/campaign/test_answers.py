@@ -51,7 +51,7 @@ def good(operation: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "open_arms": ({"coverage": {"kmnc": 0.1}, "layers": [dict(LAYER)]}, {}),
         "run": (
             {"valid": {"kmnc": 0.2}, "raw": {"kmnc": 0.3}, "discovery": {"kmnc": dict(ESTIMATE)}},
-            {"raw": raw(), "new_items": NEW},
+            {"raw": raw(), "new_items": NEW, "added": NEW[:, None]},
         ),
         "coverage": (
             {
@@ -131,7 +131,13 @@ Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
         pytest.param("run", lambda f, a: a.update(raw=np.zeros(3, np.float32)), id="outputs without columns"),
         pytest.param("run", lambda f, a: a.pop("new_items"), id="no new items"),
         pytest.param("run", lambda f, a: a.update(new_items=NEW[:2]), id="new items of fewer rows"),
-        pytest.param("run", lambda f, a: a.update(new_items=NEW / 2), id="new items in fractions"),
+        pytest.param("run", lambda f, a: a.update(new_items=NEW / 2, added=NEW[:, None] / 2), id="new items in fractions"),
+        pytest.param("run", lambda f, a: a.pop("added"), id="no items by criterion"),
+        pytest.param("run", lambda f, a: a.update(added=NEW), id="items by criterion without columns"),
+        pytest.param("run", lambda f, a: a.update(added=NEW[:, None].astype(np.int64)), id="items by criterion of another dtype"),
+        pytest.param("run", lambda f, a: a.update(added=np.full((3, 1), np.inf)), id="items by criterion without end"),
+        pytest.param("run", lambda f, a: a.update(added=NEW[:, None] * 0), id="items by criterion that add up to another number"),
+        pytest.param("run", lambda f, a: a.update(added=np.array([[2.0], [1.0], [-1.0]])), id="items by criterion of one that earns none"),
         pytest.param("run", lambda f, a: a.update(new_items=NEW.astype(np.int64)), id="new items of another dtype"),
         pytest.param("run", lambda f, a: a.update(new_items=NEW * np.nan), id="new items that are no numbers"),
         pytest.param("run", lambda f, a: a.update(new_items=np.array([3.0, 0.0, 0.0])), id="more items than one mutant can cover"),
@@ -248,7 +254,21 @@ def guided(criteria: list[str], **settings: Any) -> Answers:
 
 def run(answers: Answers, values: dict[str, float], new: list[float], raw_values: dict[str, float] | None = None) -> None:
     fields = {"valid": values, "raw": raw_values or values, "discovery": dict.fromkeys(values)}
-    answers.check("run", {"arm": "search"}, SENT, fields, {"raw": raw(), "new_items": np.array(new, dtype=np.float64)})
+    added = np.zeros((3, len(values)))
+    added[:, 0] = new
+    answers.check("run", {"arm": "search"}, SENT, fields, {"raw": raw(), "new_items": np.array(new, dtype=np.float64), "added": added})
+
+
+def test_what_does_not_guide_takes_no_items_away_either() -> None:
+    answers = guided(["kmnc", "nbc"], guide=["kmnc"])
+    fields: dict[str, Any] = {
+        "valid": {"kmnc": 0.0, "nbc": 0.0},
+        "raw": {"kmnc": 0.0, "nbc": 0.0},
+        "discovery": {"kmnc": None, "nbc": None},
+    }
+    added = np.array([[0.0, -1.0], [0.0, 0.0], [0.0, 0.0]])
+    with pytest.raises(WorkerError, match="items taken away"):
+        answers.check("run", {"arm": "search"}, SENT, fields, {"raw": raw(), "new_items": np.zeros(3), "added": added})
 
 
 def test_a_count_is_whole_and_grows_beyond_one() -> None:

@@ -1,4 +1,4 @@
-"""Arms are compared after equally many executions, exactly where both have a step end there."""
+"""Arms are compared after equally many executions, exactly, also inside a step."""
 
 from __future__ import annotations
 
@@ -12,19 +12,32 @@ from gate.campaign.gain_curve import GainCurve, compare, is_false_coverage
 from gate.result import ControlComparison
 
 
-def curve(*ends: tuple[int, float], initial: float = 0.5) -> GainCurve:
+def curve(*ends: tuple[int, float], initial: float = 0.5, added: str = "even") -> GainCurve:
+    """Steps that end after so many executions at such a value; their executions add evenly, or the first of each adds all."""
     made = GainCurve({"kmnc": initial, "nbc": 0.0})
+    before = 0
     for executions, value in ends:
-        made.note(executions, {"kmnc": value, "nbc": 0.0})
+        gains = np.zeros((executions - before, 2))
+        gains[: None if added == "even" else 1, 0] = 7.0
+        made.note({"kmnc": value, "nbc": 0.0}, gains)
+        before = executions
     return made
 
 
-def test_the_gain_is_exact_at_the_end_of_a_step_and_even_in_between() -> None:
+def test_the_gain_is_exact_inside_a_step_too() -> None:
     made = curve((10, 0.6), (30, 0.8), (31, 0.9))
     assert [made.gain("kmnc", n) for n in (0, 10, 30, 31)] == pytest.approx([0, 0.1, 0.3, 0.4])
     assert [made.gain("kmnc", n) for n in (5, 15, 29)] == pytest.approx([0.05, 0.15, 0.29])
     assert made.gain("nbc", 17) == 0
     assert made.executions == 31
+    early = curve((10, 0.6), (30, 0.8), added="first")
+    assert [early.gain("kmnc", n) for n in (0, 1, 9, 10, 11, 30)] == pytest.approx([0, 0.1, 0.1, 0.1, 0.3, 0.3])
+
+
+def test_a_statistic_that_falls_is_taken_to_fall_evenly() -> None:
+    made = GainCurve({"nlc": 1.0})
+    made.note({"nlc": 0.8}, np.array([[-0.3], [-0.1]]))
+    assert [made.gain("nlc", n) for n in (1, 2)] == pytest.approx([-0.1, -0.2])
 
 
 def test_arms_are_compared_after_as_many_executions_as_both_have() -> None:
@@ -54,6 +67,7 @@ def test_coverage_is_false_where_noise_gains_as_much_and_anything_at_all(noise: 
 @pytest.mark.parametrize("steps", [3, 16, 17, 33, 1000])
 def test_a_long_campaign_keeps_few_points_and_interpolates_between_them(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gain_curve, "POINTS", 16)
+    monkeypatch.setattr(gain_curve, "EXACT", 5)
     at = np.cumsum(np.random.default_rng(steps).integers(1, 9, size=steps))
     made = curve(*((int(n), float(n)) for n in at), initial=0.0)
     for n in (0, 1, int(at[-1]) // 3, int(at[-1])):
@@ -79,11 +93,14 @@ def test_every_arm_with_a_map_is_followed_from_the_start() -> None:
         assert followed.executions == outcome.counts[arm].executions > 0
         assert followed.gain("kmnc", followed.executions) == pytest.approx(len(made.worker.covered[arm]) / 25)
     assert set(outcome.gains) == {"search", "random", "noise"}
-    # After as many executions as the random arm has, the search covers what its first steps had covered.
+    # After as many executions as the random arm has, the search had covered what those of its executions cover.
     found = compare(outcome.gains["search"], outcome.gains["random"], "kmnc")
     assert found is not None
-    ends = {0: 0.0}
-    for event in made.events:
-        if event["arm"] == "search":
-            ends[max(ends) + event["of"]] = event["coverage"]["kmnc"]
-    assert found.search_gain == pytest.approx(np.interp(outcome.counts["random"].executions, list(ends), list(ends.values())))
+    count = outcome.counts["random"].executions
+    assert found.executions == count
+    first = np.concatenate([given["x"] for name, asked, given in made.worker.calls if name == "run" and asked["arm"] == "search"])[:count]
+    earns = np.concatenate([given["earns"] for name, asked, given in made.worker.calls if name == "run" and asked["arm"] == "search"])[
+        :count
+    ]
+    items = {int(item) for item in first[earns].reshape(-1, 64).mean(axis=1) / 256 * 25}
+    assert found.search_gain == pytest.approx(len(items) / 25)
