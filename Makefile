@@ -11,11 +11,11 @@ RUNS := $(VENV)/.ready-to-run
 TESTS := $(VENV)/.ready-to-test
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format docs gpu-check chromium
+.PHONY: help demo test test-slow lint format docs bench-coverage gpu-check chromium
 .NOTPARALLEL:
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(RUNS)  ## watch the gate block a bad model and release its fix
 	$(BIN)/gate demo
@@ -39,6 +39,9 @@ format: $(TESTS)  ## rewrite the code in the project's style
 
 docs: $(TESTS)  ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
+
+bench-coverage: $(RUNS)  ## measure what coverage costs, against its targets
+	$(BIN)/python -m benchmarks.coverage
 
 gpu-check: $(RUNS)  ## try the gate on a CUDA device and print a table
 	$(BIN)/python -m benchmarks.gpu_check

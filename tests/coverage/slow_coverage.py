@@ -6,8 +6,30 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 
 Layers = dict[str, np.ndarray]
+
+
+def draw(seed: int, samples: int) -> Layers:
+    """Layers as nets give them: equally wide ones in a row, ties as after a ReLU, dead neurons, now and then NaN or an infinite value."""
+    rng = np.random.default_rng(seed)
+    layers = {
+        "a": rng.normal(size=(samples, 5)),
+        "b": rng.normal(size=(samples, 9)),
+        "b.relu": np.maximum(rng.normal(size=(samples, 9)), 0),
+        "coarse": rng.integers(-2, 3, size=(samples, 3)) / 2,
+        "dead": np.zeros((samples, 4)),
+    }
+    result = {name: values.astype(np.float32) for name, values in layers.items()}
+    for values in result.values():
+        for bad in (np.nan, np.inf, -np.inf):
+            values[rng.random(values.shape) < 0.02] = bad
+    return result
+
+
+def as_tensors(layers: Layers, rows: slice = slice(None)) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(values[rows].copy()) for name, values in layers.items()}
 
 
 def ranges(profile: Layers) -> dict[tuple[str, int], tuple[np.float32, np.float32]]:
