@@ -15,8 +15,9 @@ from saved_models import Stripes, save
 
 from gate.afterwards import evaluate_again, replay_defect, write_elsewhere
 from gate.corpus.export import export
+from gate.coverage.store import load
 from gate.domains.image import picture
-from gate.errors import DataError, EvidenceError, OutputError
+from gate.errors import CoverageMapError, DataError, EvidenceError, OutputError
 from gate.result import Result, Verdict
 
 # Runs in a process of its own, so that what it has imported at the end is what the supervisor imports.
@@ -82,6 +83,18 @@ def test_the_guided_search_reaches_the_neuron_that_only_low_light_reaches(run: R
     assert run.result.coverage["nbc"].by_layer["hidden"] > 0
     assert run.result.campaign.executions == 2000
     assert sum(arm.executions for arm in run.result.campaign.arms.values()) == 2000
+
+
+def test_the_map_of_the_run_holds_what_the_record_says_and_belongs_to_its_model(run: Run) -> None:
+    path = run.folder / "campaign/coverage.map"
+    maps = load(path, model=run.result.candidate.digest, profile=None)
+    assert set(maps) == set(run.result.coverage) == {"kmnc", "nbc"}
+    for name, summary in run.result.coverage.items():
+        assert (maps[name].covered, maps[name].total, maps[name].raw_value) == (summary.covered, summary.total, summary.raw_final)
+        assert sum(place.items for place in summary.unreached) == (summary.total or 0) - summary.covered
+    assert run.result.coverage["kmnc"].unreached[0].place == "hidden"
+    with pytest.raises(CoverageMapError, match="another model"):
+        load(path, model="sha256:another", profile=None)
 
 
 def test_every_defect_of_the_record_is_described_on_disk_and_the_other_way_round(run: Run) -> None:
