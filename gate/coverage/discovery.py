@@ -123,10 +123,10 @@ class _Items(Discovery):
     def _count(self, batch: ActivationBatch, first: int) -> None:
         self._prepare(batch.device)
         sample, counter = self._hits(batch)
-        met = torch.bincount(counter, minlength=len(self._times))
         # Of an item that several meet any of them may stay as its owner: it is only asked for where there is one.
         self._owner[counter] = sample + first
-        self._times = (met + self._times).clamp_(max=_MANY).to(torch.uint8)
+        counter, met = torch.unique(counter, return_counts=True)
+        self._times[counter] = (met + self._times[counter]).clamp_(max=_MANY).to(torch.uint8)
 
     def _hits(self, batch: ActivationBatch) -> tuple[Tensor, Tensor]:
         """Sample and counter of each hit on an item that was not covered when the search began, int64 [H] each."""
@@ -163,9 +163,7 @@ class _Items(Discovery):
         return number * criterion.items_per_neuron
 
     def _rare(self) -> tuple[int, int, int, float]:
-        once = self._times == 1
-        owners = torch.unique(self._owner[once])
-        return int(once.sum()), int((self._times == 2).sum()), len(owners), self._scale
+        return *_rarities(self._times, self._owner, self._executions), self._scale
 
 
 class _Patterns(Discovery):
@@ -202,20 +200,44 @@ class _Patterns(Discovery):
             self._codes, self._times, self._owner = self._codes[kept], self._times[kept], self._owner[kept]
 
     def _join(self, codes: Tensor, met: Tensor, owner: Tensor) -> None:
-        old = torch.isin(codes, self._codes, assume_unique=True)
-        at = torch.searchsorted(self._codes, codes[old])
-        self._times[at] = (met[old] + self._times[at]).clamp_(max=_MANY).to(torch.uint8)
-        if bool(old.all()):
-            return
-        order = torch.cat([self._codes, codes[~old]]).sort()
-        self._codes = order.values
-        self._times = torch.cat([self._times, met[~old].clamp_(max=_MANY).to(torch.uint8)])[order.indices]
-        self._owner = torch.cat([self._owner, owner[~old]])[order.indices]
+        at = torch.searchsorted(self._codes, codes)
+        old = at < len(self._codes)
+        if len(self._codes):
+            old &= self._codes[at.clamp(max=len(self._codes) - 1)] == codes
+        self._times[at[old]] = (met[old] + self._times[at[old]]).clamp_(max=_MANY).to(torch.uint8)
+        new = ~old
+        place = at[new]
+        place += torch.arange(len(place), device=codes.device)
+        times = met[new].clamp_(max=_MANY).to(torch.uint8)
+        stays = torch.ones(len(self._codes) + len(place), dtype=torch.bool, device=codes.device)
+        stays[place] = False
+        self._codes = _inserted(self._codes, codes[new], place, stays)
+        self._times = _inserted(self._times, times, place, stays)
+        self._owner = _inserted(self._owner, owner[new], place, stays)
 
     def _counted(self, codes: Tensor) -> Tensor:
         """bool, the shape of ``codes``: which are in the share that has counters, by the upper bits of a multiplicative hash (Knuth)."""
         return (codes * _GOLDEN >> (64 - self._halved)) & ((1 << self._halved) - 1) == 0
 
     def _rare(self) -> tuple[int, int, int, float]:
-        once = self._times == 1
-        return int(once.sum()), int((self._times == 2).sum()), len(torch.unique(self._owner[once])), float(1 << self._halved)
+        return *_rarities(self._times, self._owner, self._executions), float(1 << self._halved)
+
+
+def _rarities(times: Tensor, owner: Tensor, executions: int) -> tuple[int, int, int]:
+    """How many counters stand at one, how many at two, and how many executions own one of the first."""
+    owners = owner[times == 1]
+    if executions > LIMIT:
+        distinct = len(torch.unique(owners))
+    else:  # cheaper than sorting, in memory that is still bounded
+        owns = torch.zeros(executions, dtype=torch.bool, device=owners.device)
+        owns[owners] = True
+        distinct = int(owns.sum())
+    return len(owners), int((times == 2).sum()), distinct
+
+
+def _inserted(old: Tensor, new: Tensor, place: Tensor, stays: Tensor) -> Tensor:
+    """``old`` with ``new`` put in where it is to stand in the end, int64 ``place``; bool ``stays``: all other places."""
+    joined = torch.empty(len(stays), dtype=old.dtype, device=old.device)
+    joined.masked_scatter_(stays, old)
+    joined[place] = new
+    return joined

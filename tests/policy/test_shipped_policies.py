@@ -185,3 +185,12 @@ def test_a_description_is_exact_about_limits_and_waivers(tmp_path: Path) -> None
     assert "r (only slice truck): Glare. Owner @a, EXPIRED on 2026-01-01." in text
     assert "r: Fog. Owner @b, in force until 2027-01-01." in text
     assert "measures no baseline" in text
+
+
+@pytest.mark.parametrize("name", ["baseline", "strict"])
+@pytest.mark.parametrize(("gain", "status"), [(0.05, Status.PASS), (0.11, Status.WARN)])
+def test_a_gain_that_comes_too_easily_warns_and_decides_nothing(name: str, gain: float, status: Status) -> None:
+    short = CoverageEvidence(initial=0.1, final=0.1 + gain, after_first=0.1 + gain, first=100)
+    result = judge(name, campaign(name).model_copy(update={"coverage": {"kmnc": short}}))
+    assert {rule.id: rule.status for rule in result.rules}["suspicious-gain"] is status
+    assert result.verdict is Verdict.PASS
