@@ -123,7 +123,7 @@ def _cards(result: Result, name: str, summary: CoverageSummary) -> list[dict[str
         {
             "title": "What noise gained",
             "value": (change_of(summary, noise.gain), f"the search {change_of(summary, noise.search_gain)}") if noise else None,
-            "badge": None if noise is None else ("fail", "false coverage") if summary.false_coverage else ("pass", "less than the search"),
+            "badge": None if noise is None else ("warn", "false coverage") if summary.false_coverage else ("pass", "less than the search"),
             "text": noise_in_words(summary) or "No noise was run to compare with, so nothing says what this coverage is worth.",
             "more": "What that means stands above." if summary.false_coverage else "",
         },

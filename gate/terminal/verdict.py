@@ -46,7 +46,7 @@ def show_result(result: Result, console: Console) -> None:
         console.print(Text(f"coverage: {_coverage(result, criterion)}"), soft_wrap=True)
     alarm = false_note(result)
     if alarm is not None:
-        console.print(Text(f"  ! {visible(alarm, isolate=False)}", style="bold red"), soft_wrap=True)
+        console.print(Text(f"  ! {visible(alarm, isolate=False)}", style="bold yellow"), soft_wrap=True)
 
 
 def _coverage(result: Result, criterion: str) -> str:
