@@ -151,6 +151,7 @@ class Criterion(ABC):
                 raise ValueError(f"{self.name} needs the classes of the profile set: fit(acts, y)")
             if y.shape != (len(batch),) or y.is_floating_point() or y.dtype == torch.bool or bool((y < 0).any()):
                 raise ValueError(f"y must be {len(batch)} class numbers from 0, not {y.dtype} {list(y.shape)}")
+        self._begin(batch)
         self._learn(batch, None if y is None else y.to(batch.device, torch.int64))
         return self
 
@@ -179,6 +180,7 @@ class Criterion(ABC):
             missing = f"{self.name} needs what the model answered: update(acts, logits)"
         if missing:
             raise ValueError(missing)
+        self._begin(batch)
         self._begun = True
         if batch.finite is not None:
             self._nonfinite |= ~batch.finite.all(0)
@@ -287,7 +289,11 @@ class Criterion(ABC):
         self._layers = dict(layers)
         self._device = device
         self._nonfinite = torch.zeros(self.neurons, dtype=torch.bool, device=device)
-        self._laid_out()
+        try:
+            self._laid_out()
+        except Exception:
+            self._layers = {}  # layers that are refused stay unknown: the next ones may fit
+            raise
 
     def _move(self, device: torch.device) -> None:
         """Brings everything the criterion holds to ``device``."""
@@ -298,17 +304,21 @@ class Criterion(ABC):
                     setattr(self, key, value.to(device) if isinstance(value, Tensor | Bits) else value.moved_to(device))
 
     def _batch(self, acts: Activations | ActivationBatch, logits: Tensor | None) -> ActivationBatch:
-        """The activations in this criterion's order of layers; lays out the items at the first call."""
+        """The activations in this criterion's order of layers, checked. Nothing is learnt of them yet."""
         if isinstance(acts, ActivationBatch):
             batch = acts
             if self._layers and list(self._layers.items()) != list(batch.layers.items()):
                 raise ValueError(f"wrong layers: {batch.layers}, watched are {self._layers}")
         else:
             batch = ActivationBatch.of(acts, logits, self._layers)
+        if self._layers:
+            self._move(batch.device)
+        return batch
+
+    def _begin(self, batch: ActivationBatch) -> None:
+        """Lays out the items at the first batch that is taken in. One that was refused leaves no trace."""
         if not self._layers:
             self._lay_out(batch.layers, batch.device)
-        self._move(batch.device)
-        return batch
 
     def _check_known(self, acts: Activations) -> None:
         """Raises ValueError where ``acts`` has a layer or a width that this criterion does not watch, or it has seen nothing yet."""

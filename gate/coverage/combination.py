@@ -163,9 +163,16 @@ class Combination(Criterion):
             if one.layers and not self._layers:
                 self._lay_out(one.layers, one._device)
             self._begun = self._begun or one._begun
-        for one in self.parts.values():
-            if self._layers and not one.layers:
+
+    def _laid_out(self) -> None:
+        new = [one for one in self.parts.values() if not one.layers]
+        try:
+            for one in new:
                 one._lay_out(self._layers, self._device)
+        except Exception:
+            for one in new:  # what one part refuses, none has seen
+                one._layers = {}
+            raise
 
     def _missing(self) -> str | None:
         return next((missing for one in self.parts.values() if (missing := one._missing())), None)

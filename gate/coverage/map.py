@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gate.coverage.activations import ActivationBatch
+from gate.coverage.number_options import checked_number
 from gate.coverage.patterns import PatternCriterion, keys_of, row_name
 from gate.errors import ConfigError
 
@@ -38,11 +39,9 @@ class ActivationPatterns(PatternCriterion):
 
     def __init__(self, *, threshold: float = 0.0, window: int | None = None) -> None:
         super().__init__()
-        if not abs(threshold) < float("inf"):
-            raise ValueError(f"threshold must be a finite number, not {threshold}")
+        self._threshold = checked_number("threshold", threshold)
         if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
             raise ValueError(f"window must be a whole number of layers from 1, or None for all, not {window!r}")
-        self._threshold = float(threshold)
         self._window = window
         self._keys = torch.zeros(0, dtype=torch.int64)  # [neurons]
 

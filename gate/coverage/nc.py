@@ -13,6 +13,7 @@ from torch import Tensor
 from gate.coverage.activations import ActivationBatch
 from gate.coverage.bits import Bits
 from gate.coverage.items import Hits, NeuronCriterion, hits_of
+from gate.coverage.number_options import checked_number
 from gate.coverage.ranges import strictly
 
 __all__ = ["NeuronCoverage"]
@@ -33,9 +34,9 @@ class NeuronCoverage(NeuronCriterion):
         super().__init__()
         if scale not in ("layer", "none"):
             raise ValueError(f"scale must be 'layer' or 'none', not {scale!r}")
-        if not abs(threshold) < float("inf") or (scale == "layer" and not 0 <= threshold <= 1):
-            raise ValueError(f"threshold must be between 0 and 1 for scaled outputs and finite for raw ones, not {threshold}")
-        self._threshold = float(threshold)
+        self._threshold = checked_number("threshold", threshold)
+        if scale == "layer" and not 0 <= threshold <= 1:
+            raise ValueError(f"threshold must be between 0 and 1 for scaled outputs, not {threshold}")
         self._scale = scale
 
     @property

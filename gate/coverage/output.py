@@ -117,6 +117,7 @@ class OutputCoverage(ItemCriterion):
             if self._columns not in (0, columns):
                 raise ValueError(f"these logits have {columns} columns, those before had {self._columns}")
             if not self._columns:
+                self._begin(batch)  # sets the device
                 self._know(columns)
         return super()._counted(batch, parts)
 

@@ -12,6 +12,7 @@ from gate.coverage.activations import ActivationBatch
 from gate.coverage.base import tensor_part
 from gate.coverage.items import NeuronCriterion
 from gate.coverage.merging import Merging
+from gate.coverage.number_options import checked_number
 
 __all__ = ["BoundedCriterion", "RangedCriterion"]
 
@@ -79,14 +80,10 @@ class BoundedCriterion(RangedCriterion):
 
     def __init__(self, *, margin: float = 0.0, bounds: Sequence[float] | None = None) -> None:
         super().__init__()
-        if not 0 <= margin < float("inf"):
-            raise ValueError(f"margin must be a number of standard deviations from 0 on, not {margin}")
-        if bounds is not None and (len(bounds) != 2 or not -float("inf") < bounds[0] <= bounds[1] < float("inf")):
-            raise ValueError(f"bounds must be two rising finite numbers, not {bounds}")
+        self._margin = checked_number("margin", margin, least=0)
+        self._bounds = None if bounds is None else _checked_bounds(bounds)
         if bounds is not None and margin:
             raise ValueError("fixed bounds have no margin; give one of the two")
-        self._margin = float(margin)
-        self._bounds = None if bounds is None else (float(bounds[0]), float(bounds[1]))
         self._number = torch.zeros(0, dtype=torch.float64)  # [neurons]: finite profile values seen
         self._mean = torch.zeros(0, dtype=torch.float64)
         self._squares = torch.zeros(0, dtype=torch.float64)  # sum of squared deviations from the mean
@@ -157,6 +154,16 @@ class BoundedCriterion(RangedCriterion):
         if key not in ("number", "mean", "squares"):
             return super()._part(key, value)
         return tensor_part(value, torch.float64, self.neurons if self._margin and len(self._low) else 0)
+
+
+def _checked_bounds(bounds: Sequence[float]) -> tuple[float, float]:
+    try:
+        lower, upper = (checked_number("each of the bounds", bound) for bound in bounds)
+    except TypeError as error:
+        raise ValueError(f"bounds must be two numbers, not {bounds!r}") from error
+    if not lower <= upper:
+        raise ValueError(f"bounds must be two rising numbers, not {bounds!r}")
+    return lower, upper
 
 
 def strictly(mask: Tensor, batch: ActivationBatch) -> Tensor:

@@ -174,7 +174,8 @@ def _unpacked(path: Path, contents: MapContents) -> dict[str, Criterion]:
         except (
             ValueError,
             TypeError,
-            KeyError,
+            LookupError,
+            ArithmeticError,
             RuntimeError,
             MemoryError,
             GateError,

@@ -10,6 +10,7 @@ and refinement of surprise adequacy", DeepTest 2021, on how much hangs on the bo
 from __future__ import annotations
 
 import math
+import sys
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -22,6 +23,7 @@ from gate.coverage.base import tensor_part
 from gate.coverage.bits import Bits
 from gate.coverage.items import Hits, ItemCriterion
 from gate.coverage.merging import Merging
+from gate.coverage.number_options import checked_number
 
 __all__ = ["SurpriseCriterion", "chosen_neurons"]
 
@@ -167,7 +169,7 @@ class SurpriseCriterion(ItemCriterion):
         ordered, position = torch.sort(both, stable=True)
         place = torch.arange(len(both), device=both.device)
         rank = place - torch.searchsorted(ordered, ordered)  # within the class, in the order they came
-        taken = position[(rank < self._most) & (position >= len(self._classes))].sort().values - len(self._classes)
+        taken = position[(rank < min(self._most, len(both))) & (position >= len(self._classes))].sort().values - len(self._classes)
         rows = new[taken]
         if len(rows):
             self._waiting.append(batch.flat[rows])
@@ -286,11 +288,7 @@ class SurpriseCriterion(ItemCriterion):
 
 def checked_bound(option: str, value: float | None) -> float | None:
     """``value`` as a float. Raises ValueError where it is no finite number and not None."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{option} must be a finite number, not {value!r}")
-    return float(value)
+    return None if value is None else checked_number(option, value, least=-sys.float_info.max, most=sys.float_info.max)
 
 
 def check_above_zero(upper: float | None) -> None:
@@ -301,11 +299,10 @@ def check_above_zero(upper: float | None) -> None:
 
 def checked_choice(var_threshold: float, max_neurons: int | None) -> tuple[float, int | None]:
     """Both, or ValueError where one is out of range."""
-    if isinstance(var_threshold, bool) or not isinstance(var_threshold, int | float) or not 0 <= var_threshold < math.inf:
-        raise ValueError(f"var_threshold must be a number from 0 on, not {var_threshold!r}")
+    threshold = checked_number("var_threshold", var_threshold, least=0, most=sys.float_info.max)  # of squares
     if max_neurons is not None and (isinstance(max_neurons, bool) or not isinstance(max_neurons, int) or max_neurons < 1):
         raise ValueError(f"max_neurons must be a whole number of at least 1, or None, not {max_neurons!r}")
-    return float(var_threshold), max_neurons
+    return threshold, max_neurons
 
 
 def chosen_neurons(references: Tensor, threshold: float, most: int | None) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -110,6 +111,61 @@ def test_a_k_larger_than_a_layer_is_a_wrong_setting() -> None:
     with pytest.raises(ConfigError, match="it has 3 neurons") as caught:
         criterion("tknc", k=4).fit(PROFILE)
     assert caught.value.where == "coverage.tknc_k"
+
+
+@pytest.mark.parametrize("name", ["nc", "kmnc", "nbc", "snac", "tknc", "tknp", "map", "output", "nlc", "lsa", "dsa", "mdsa", "nc+nbc"])
+def test_what_was_refused_at_first_leaves_no_trace(name: str) -> None:
+    c = criterion(name)
+    with pytest.raises(ValueError, match="empty"):
+        c.fit({"other": torch.zeros(0, 7)})
+    with pytest.raises(ValueError, match="earns"):
+        c.update({"other": torch.zeros(2, 7)}, earns=torch.tensor([True]))
+    assert c.layers == {}
+    y = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
+    c.fit({"l": torch.randn(8, 4, generator=torch.Generator().manual_seed(0))}, y if c.needs_labels else None)
+    assert c.layers == {"l": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("tknc", {"k": 4}),
+        ("tknp", {"k": 4}),
+        ("map", {"window": 2}),
+        ("kmnc", {"sections": 1 << 31}),
+        ("nbc+tknc", {"tknc": {"k": 4}}),
+    ],
+)
+def test_layers_that_an_option_does_not_fit_are_refused_however_often_they_come(name: str, options: dict[str, Any]) -> None:
+    c = criterion(name, **options)
+    for _ in range(2):
+        with pytest.raises(ConfigError):
+            c.fit(PROFILE).update(PROFILE)
+    assert c.layers == {}
+    if "map" not in name and "kmnc" not in name:
+        c.fit({"l": torch.rand(2, 4)})
+        assert c.layers == {"l": 4}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("nc", {"threshold": 10**400, "scale": "none"}),
+        ("nc", {"threshold": True}),
+        ("map", {"threshold": "0"}),
+        ("map", {"threshold": 10**5000}),
+        ("nbc", {"margin": 10**400}),
+        ("nbc", {"margin": float("nan")}),
+        ("nbc", {"bounds": (0, 1e39)}),  # float32 ends at 3.4e38
+        ("snac", {"bounds": 5}),
+        ("snac", {"bounds": "01"}),
+        ("lsa", {"upper": 10**400}),
+        ("mdsa", {"var_threshold": 10**400}),
+    ],
+)
+def test_numbers_that_no_activation_can_be_compared_with_are_refused(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        criterion(name, **options)
 
 
 @pytest.mark.parametrize(
