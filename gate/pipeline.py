@@ -29,7 +29,7 @@ from gate.campaign.run_folder import AnotherCampaignError, RunFolder
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Worker
 from gate.campaign.wire import MAX_PAYLOAD
-from gate.config import BudgetSettings, InputSettings, Settings
+from gate.config import BudgetSettings, InputSettings, Settings, kind_of
 from gate.corpus.corpus import Corpus
 from gate.corpus.export import half_of
 from gate.coverage.map_file import MapContents, write_map
@@ -609,10 +609,15 @@ def _save_campaign(work: Work, worker: Worker, campaign: Campaign) -> None:
             assert work.candidate.digest is not None
             write_map(path, MapContents(work.candidate.digest, _profile_digest(work), fields["criteria"], arrays))
     if worker.given_up:
-        for name, share in campaign.outcome.final.items():
-            total = work.coverage[name]["total"]
-            covered = 0 if total is None else round(share * total)
-            work.coverage[name] = {"covered": covered, "total": total, "by_layer": {}}
+        # What is known of the seeds stays (the neurons that gave no finite value), but for what has changed since.
+        for name, value in campaign.outcome.final.items():
+            seeds = work.coverage[name]
+            kind, total = kind_of(name), seeds["total"]
+            if kind == "statistic":
+                covered = seeds["covered"] + campaign.outcome.counts["search"].valid
+            else:
+                covered = round(value) if kind == "count" else round(value * total)
+            work.coverage[name] = {**seeds, "covered": covered, "by_layer": {}, "by_class": [], "unreached": []}
     work.events.emit("saved", corpus=len(campaign.search.corpus), coverage=path.name if path.exists() else None)
 
 

@@ -129,7 +129,8 @@ def test_a_batch_that_never_ends_is_dropped_when_the_wall_is_there_and_the_rest_
             begun.append(time.monotonic())
             (place / "tired.now").touch()
 
-    chosen = settings(place, tmp_path / "out", "tired", budget={"executions": 100_000})
+    measured = {"layers": ("hidden",), "criteria": ("kmnc", "tknp", "nlc")}
+    chosen = settings(place, tmp_path / "out", "tired", budget={"executions": 100_000}, coverage=measured)
     result = whole(run(chosen, observers=[at("fuzz", wall=5.0), tire]))
     assert time.monotonic() - begun[0] < 8
     assert result.verdict is not Verdict.ERROR
@@ -138,6 +139,12 @@ def test_a_batch_that_never_ends_is_dropped_when_the_wall_is_there_and_the_rest_
     assert not result.partial
     assert result.campaign.executions == sum(event["of"] for event in events(tmp_path / "out") if event["event"] == "step") > 0
     assert result.rules
+    # The worker took its map with it; the counts follow from the values that it told step by step.
+    kmnc, tknp, nlc = (result.coverage[name] for name in ("kmnc", "tknp", "nlc"))
+    assert kmnc.total is not None
+    assert kmnc.covered / kmnc.total == pytest.approx(kmnc.final)
+    assert tknp.covered == tknp.final > 0
+    assert nlc.covered == result.data["seeds"].samples + result.campaign.arms["search"].valid
     assert result.metrics["executions"].value == result.campaign.executions > 0
     coverage = result.coverage["kmnc"]
     assert coverage.covered == round((coverage.total or 0) * coverage.final) > 0
