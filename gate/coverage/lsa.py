@@ -36,7 +36,7 @@ class LikelihoodSurprise(SurpriseCriterion):
         references: see ``SurpriseCriterion``.
         upper: see ``SurpriseCriterion``.
         lower: of the bounds; None: the lowest surprise of a reference.
-        var_threshold: neurons with a smaller variance over all references are left out.
+        var_threshold: neurons with a smaller variance over all references are left out, and with 0 those that never vary.
         max_neurons: of the others, the ones with the largest variance, at most so many; None: all. Costs grow with its square.
     """
 
@@ -83,7 +83,7 @@ class LikelihoodSurprise(SurpriseCriterion):
         references = self._references
         self._chosen = chosen_neurons(references, self._threshold, self._neurons_kept)
         if not len(self._chosen):
-            raise ValueError(f"{self.name}: no neuron has a variance of at least {self._threshold:g} over the profile set")
+            raise ValueError(f"{self.name}: no neuron varies with a variance of at least {self._threshold:g} over the profile set")
         rows = references[:, self._chosen].double()
         everywhere = rows.var(0, correction=0).diag()
         d = len(self._chosen)

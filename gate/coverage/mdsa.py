@@ -33,7 +33,7 @@ class MahalanobisSurprise(SurpriseCriterion):
         references: see ``SurpriseCriterion``.
         upper: see ``SurpriseCriterion``.
         covariance: ``class``, each class its own; ``shared``, one of all deviations from the class means, which asks for fewer references.
-        var_threshold: neurons with a smaller variance over all references are left out.
+        var_threshold: neurons with a smaller variance over all references are left out, and with 0 those that never vary.
         max_neurons: of the others, the ones with the largest variance, at most so many; None: all. Costs grow with its square.
     """
 
@@ -74,7 +74,7 @@ class MahalanobisSurprise(SurpriseCriterion):
         references = self._references
         self._chosen = chosen_neurons(references, self._threshold, self._neurons_kept)
         if not len(self._chosen):
-            raise ValueError(f"{self.name}: no neuron has a variance of at least {self._threshold:g} over the profile set")
+            raise ValueError(f"{self.name}: no neuron varies with a variance of at least {self._threshold:g} over the profile set")
         rows = references[:, self._chosen].double()
         means, scatters = [], []
         for start, stop in zip(self._starts, self._starts[1:], strict=False):

@@ -306,7 +306,7 @@ def checked_choice(var_threshold: float, max_neurons: int | None) -> tuple[float
 
 
 def chosen_neurons(references: Tensor, threshold: float, most: int | None) -> Tensor:
-    """The neurons that tell samples apart: those that vary enough, of these the ones that vary most.
+    """The neurons that tell samples apart: those that vary at all and enough, of these the ones that vary most.
 
     Args:
         references: float32 [R, neurons].
@@ -318,7 +318,9 @@ def chosen_neurons(references: Tensor, threshold: float, most: int | None) -> Te
     """
     variance = torch.cat([part.double().var(0, correction=0) for part in references.split_with_sizes(_columns(references), 1)])
     order = torch.sort(variance, descending=True, stable=True).indices[:most]
-    return order[variance[order] >= threshold].sort().values
+    # Rounding may give a constant neuron a variance, and no density has a width along one.
+    tells = (variance >= threshold) & (references.amax(0) > references.amin(0))
+    return order[tells[order]].sort().values
 
 
 def _columns(references: Tensor) -> list[int]:

@@ -224,7 +224,7 @@ def test_mistakes_in_use_are_told(name: str) -> None:
     with pytest.raises(ValueError, match="call fit"):
         criterion(name).fit({layer: values * torch.nan for layer, values in acts.items()}, y).update(acts, _logits(y))
     flat = {layer: torch.ones_like(values) for layer, values in acts.items()}
-    with pytest.raises(ValueError, match=r"gives no scale|no neuron has a variance"):
+    with pytest.raises(ValueError, match=r"gives no scale|no neuron varies"):
         criterion(name).fit(flat, y).update(acts, _logits(y))
     for options in ({"sections": 0}, {"references": 0}, {"upper": float("inf")}, {"upper": "2"}):
         with pytest.raises(ValueError, match="must be"):
@@ -267,3 +267,15 @@ def test_states_that_do_not_belong_are_refused(name: str) -> None:
     for join in (lambda: other.load_state_dict(good), lambda: other.merge(c)):
         with pytest.raises(ValueError, match="another profile set"):
             join()
+
+
+@pytest.mark.parametrize("name", ["lsa", "mdsa"])
+def test_a_neuron_that_never_varies_counts_for_nothing_whatever_the_threshold(name: str) -> None:
+    profile, y = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)), torch.arange(60) % 3
+    # A number whose mean over these samples is rounded, so that its variance seems to be a little above 0.
+    beside = torch.cat([profile, torch.full((60, 1), 0.1)], 1)
+    logits = torch.nn.functional.one_hot(y).double()
+    plain, widened = (criterion(name, var_threshold=0.0).fit({"l": acts}, y) for acts in (profile, beside))
+    assert isinstance(plain, SurpriseCriterion)
+    assert isinstance(widened, SurpriseCriterion)
+    torch.testing.assert_close(widened.surprise({"l": beside}, logits), plain.surprise({"l": profile}, logits))
