@@ -23,7 +23,7 @@ from gate.coverage.base import Criterion
 from gate.coverage.bits import Bits
 from gate.coverage.merging import Merging
 
-__all__ = ["Hits", "ItemCriterion", "NeuronCriterion", "first_of_each", "hits_of"]
+__all__ = ["Hits", "ItemCriterion", "NeuronCriterion", "hits_of"]
 
 Hits = tuple[Tensor, Tensor]
 """Sample and item of each hit, int64 [H] both, in the order of the samples; a sample may hit an item once only."""
@@ -224,12 +224,3 @@ def _first_to_cover(item: Tensor, sample: Tensor, size: int, samples: int) -> tu
     torch.ne(items[1:], items[:-1], out=first[1:])
     ordered = ordered.index_select(0, first.nonzero().flatten()).to(torch.int64)
     return ordered >> bits, ordered & ((1 << bits) - 1)
-
-
-def first_of_each(item: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Positions, in ``item`` [H], of the first occurrence of every distinct value, and these values, rising."""
-    # Narrow keys sort faster.
-    ordered, position = torch.sort(item.to(torch.int32) if size < 1 << 31 else item, stable=True)
-    first = torch.ones_like(ordered, dtype=torch.bool)
-    first[1:] = ordered[1:] != ordered[:-1]
-    return position[first], ordered[first].to(torch.int64)

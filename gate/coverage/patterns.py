@@ -26,7 +26,6 @@ from torch import Tensor
 
 from gate.coverage.activations import ActivationBatch
 from gate.coverage.base import Criterion
-from gate.coverage.items import first_of_each
 from gate.coverage.merging import Merging
 
 __all__ = ["CODE_BITS", "Codes", "PatternCriterion", "keys_of", "row_name"]
@@ -201,7 +200,7 @@ class PatternCriterion(Criterion):
         place = fresh.view(-1).nonzero().flatten()  # row by row, so in the order of the samples
         if not len(place):
             return torch.zeros(len(batch), dtype=torch.int64, device=batch.device)
-        position, ordered = first_of_each(code.view(-1)[place], 1 << CODE_BITS)
+        position, ordered = _first_of_each(code.view(-1)[place])
         if not earning:
             self._raw.add(ordered)
             return torch.zeros(len(batch), dtype=torch.int64, device=batch.device)
@@ -238,6 +237,14 @@ def keys_of(neurons: int, bits: int) -> Tensor:
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
     return torch.from_numpy((z >> np.uint64(64 - bits)).astype(np.int64))
+
+
+def _first_of_each(codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions, in int64 [H], of the first occurrence of every distinct code, and these codes, rising."""
+    ordered, position = codes.sort(stable=True)
+    first = torch.ones_like(ordered, dtype=torch.bool)
+    torch.ne(ordered[1:], ordered[:-1], out=first[1:])
+    return position[first], ordered[first]
 
 
 def _merged(one: Tensor, other: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ has its own patterns.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -60,8 +61,9 @@ class TopKPatterns(PatternCriterion):
         super()._laid_out()
         widths = list(self._layers.values())
         # A set in rising order is a number whose digits are its neurons, in the base of the layer's width.
-        largest = math.prod(width**self._k for width in widths) if self._joint else max(widths) ** self._k
-        if largest > 1 << self._bits:
+        # Told by the number of their digits first: a power of numbers from a stranger's map may take hours.
+        digits = [self._k * (width.bit_length() - 1) for width in widths]
+        if (sum(digits) if self._joint else max(digits)) > self._bits or self._numbers(widths) > 1 << self._bits:
             self._keys = keys_of(self.neurons, self._bits).to(self._device)
             return
         weights, weight = [], 1
@@ -71,6 +73,10 @@ class TopKPatterns(PatternCriterion):
             weight *= width**self._k
         self._weights = torch.tensor(weights, device=self._device)
         self._first = torch.tensor([[start] for start, _ in self._spans.values()], device=self._device)
+
+    def _numbers(self, widths: Sequence[int]) -> int:
+        """How many there are of which each pattern of a group is one."""
+        return math.prod(width**self._k for width in widths) if self._joint else max(widths) ** self._k
 
     def _patterns(self, batch: ActivationBatch) -> tuple[Tensor, Tensor | None]:
         neurons, finite = batch.top(self._k)

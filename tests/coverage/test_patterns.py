@@ -6,6 +6,7 @@ import collections
 import copy
 import io
 import itertools
+import time
 from typing import Any
 
 import numpy as np
@@ -247,6 +248,17 @@ def test_what_is_wider_or_longer_than_the_network_is_a_wrong_setting() -> None:
     with pytest.raises(ConfigError, match="1 are watched") as caught:
         criterion("map", window=2).update({"l": torch.rand(2, 3)})
     assert caught.value.where == "coverage.map_window"
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_a_k_of_millions_is_no_power_to_wait_for(joint: bool) -> None:
+    wide = 3_000_000  # to this power it has sixty million bits; a map that anybody made may say so
+    c = criterion("tknp", k=wide, joint=joint)
+    empty = torch.zeros(0, dtype=torch.int64)
+    state = c.state_dict() | {"layers": {"l": wide}, "hit": empty, "raw": empty, "nonfinite": torch.zeros(wide, dtype=torch.bool)}
+    started = time.monotonic()
+    c.load_state_dict(state)
+    assert time.monotonic() - started < 3
 
 
 @pytest.mark.parametrize(
