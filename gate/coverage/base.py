@@ -194,28 +194,41 @@ class Criterion(ABC):
     # Keeping and joining.
 
     def merge(self, other: Criterion) -> Self:
-        """Adds what ``other`` has covered, part by part as ``merging`` declares.
+        """Adds what ``other`` has covered, part by part as ``merging`` declares. One that has seen nothing yet becomes like the other.
 
         Raises:
             ValueError: another criterion, other options, other layers, or another profile set.
         """
         self._check_same(other)
-        if other._layers:
-            if not self._layers:
-                self._lay_out(other._layers, other._device)
-            joined = {
-                key: join(how, getattr(self, f"_{key}"), getattr(other, f"_{key}"), f"{self.name}: the {key} differ")
-                for key, how in self.merging.items()
-            }
-            for key, value in joined.items():
-                setattr(self, f"_{key}", value)
-            self._begun = self._begun or other._begun
-            self._loaded()
+        if not other._layers:
+            return self
+        if not self._layers:  # nothing learnt and nothing seen
+            self.__dict__.update(other.copy().__dict__)
+            return self
+        joined = {
+            key: join(how, getattr(self, f"_{key}"), getattr(other, f"_{key}"), f"{self.name}: the {key} differ")
+            for key, how in self.merging.items()
+        }
+        for key, value in joined.items():
+            setattr(self, f"_{key}", value)
+        self._begun = self._begun or other._begun
+        self._loaded()
         return self
 
     def copy(self) -> Self:
         """An independent criterion that has learnt and covered the same."""
         return copy.deepcopy(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        # What was learnt is replaced and never changed in place, so copies share it: references may take more memory than all else.
+        for key, how in self.merging.items():
+            if how is Merging.SAME:
+                learnt = getattr(self, f"_{key}")
+                memo[id(learnt)] = learnt
+        twin = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return twin
 
     @abstractmethod
     def empty(self) -> Self:

@@ -13,7 +13,7 @@ from gate.coverage.activations import ActivationBatch, Activations
 from gate.coverage.base import FORMAT, Criterion
 from gate.coverage.items import NeuronCriterion
 from gate.coverage.merging import Merging
-from gate.coverage.ranges import RangedCriterion
+from gate.coverage.ranges import share_ranges
 
 __all__ = ["Combination"]
 
@@ -180,9 +180,7 @@ class Combination(Criterion):
     def _learn(self, batch: ActivationBatch, y: Tensor | None) -> None:
         for one in self.parts.values():
             one.fit(batch, y if one.needs_labels else None)
-        ranged = [one for one in self.parts.values() if isinstance(one, RangedCriterion)]
-        for one in ranged[1:]:
-            one.share_ranges(ranged[0])
+        share_ranges(self.parts.values())
 
     def _count(self, batch: ActivationBatch, *, earning: bool) -> Tensor:
         added = torch.zeros(len(batch), dtype=torch.int64, device=batch.device)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from gate.coverage.activations import ActivationBatch
-from gate.coverage.base import tensor_part
+from gate.coverage.base import Criterion, tensor_part
 from gate.coverage.items import NeuronCriterion
 from gate.coverage.merging import Merging
 from gate.coverage.number_options import checked_number
 
-__all__ = ["BoundedCriterion", "RangedCriterion"]
+__all__ = ["BoundedCriterion", "RangedCriterion", "share_ranges"]
 
 
 class RangedCriterion(NeuronCriterion):
@@ -45,11 +45,6 @@ class RangedCriterion(NeuronCriterion):
         """float32 [neurons]: highest finite output over the profile set."""
         return self._high
 
-    def share_ranges(self, other: RangedCriterion) -> None:
-        """Takes the other one's tensors for its own where they are equal, so that one look at a batch serves both."""
-        if len(self._low) and torch.equal(self._low, other._low) and torch.equal(self._high, other._high):
-            self._low, self._high = other._low, other._high
-
     def _missing(self) -> str | None:
         return None if len(self._low) else f"{self.name} needs the range of every neuron: call fit with a profile set first"
 
@@ -57,10 +52,20 @@ class RangedCriterion(NeuronCriterion):
         return tensor_part(value, torch.float32, self.neurons, 0) if key in ("low", "high") else super()._part(key, value)
 
 
+def share_ranges(criteria: Iterable[Criterion]) -> None:
+    """Makes criteria whose ranges are equal hold the same tensors, so that one look at a batch serves them all."""
+    ranged = [one for one in criteria if isinstance(one, RangedCriterion) and len(one.low)]
+    for one in ranged[1:]:
+        if torch.equal(one.low, ranged[0].low) and torch.equal(one.high, ranged[0].high):
+            one._low, one._high = ranged[0].low, ranged[0].high
+
+
 def beyond(batch: ActivationBatch, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
     """Which outputs of a batch lie below ``low`` and which above ``high``: bool [N, M] twice, worked out once for all who ask."""
-    below = batch.memo(("below", id(low)), lambda: batch.flat < low)
-    return below, batch.memo(("above", id(high)), lambda: batch.flat > high)
+    # The limit is kept beside its answer: were it gone, another tensor could come to stand at its address.
+    _, below = batch.memo(("below", id(low)), lambda: (low, batch.flat < low))
+    _, above = batch.memo(("above", id(high)), lambda: (high, batch.flat > high))
+    return below, above
 
 
 class BoundedCriterion(RangedCriterion):

@@ -12,7 +12,7 @@ from torch import Tensor
 from gate.coverage.activations import ActivationBatch, Activations
 from gate.coverage.base import Criterion, split
 from gate.coverage.discovery import Discovery, Estimate, discovery_of
-from gate.coverage.ranges import RangedCriterion
+from gate.coverage.ranges import share_ranges
 
 __all__ = ["Suite"]
 
@@ -43,9 +43,7 @@ class Suite:
         batch = self.batch(acts)
         for one in self.criteria.values():
             one.fit(batch, y if one.needs_labels else None)
-        ranged = [one for one in self.criteria.values() if isinstance(one, RangedCriterion)]
-        for one in ranged[1:]:
-            one.share_ranges(ranged[0])
+        share_ranges(self.criteria.values())
         return self
 
     def update(self, acts: Activations | ActivationBatch, logits: Tensor | None = None, *, earns: Tensor | None = None) -> Tensor:

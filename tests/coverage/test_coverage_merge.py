@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gate.coverage import criterion
 from gate.coverage.base import Criterion
+from gate.coverage.kmnc import KMultisection
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("nc", {"threshold": 0.5}),
@@ -70,12 +71,44 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(name: str, options: di
     assert _same(first, again)
 
 
-def test_a_copy_shares_nothing() -> None:
+def test_a_copy_covers_for_itself() -> None:
     first = _worker("kmnc", {"sections": 5}, 3)
     before = first.covered
     twin = first.copy()
     twin.update(_acts(9, 20))
     assert first.covered == before < twin.covered
+
+
+def test_copies_share_what_was_learnt_and_nothing_else() -> None:
+    first = criterion("lsa").fit({"l": torch.randn(40, 50)}, torch.arange(40) % 2)
+    first.update({"l": torch.randn(9, 50)}, torch.randn(9, 2))
+    twin = first.copy()
+    addresses = [{key: getattr(one, f"_{key}") for key in one.merging} for one in (first, twin)]
+    assert addresses[0]["references"].data_ptr() == addresses[1]["references"].data_ptr()
+    assert addresses[0]["hit"].words.data_ptr() != addresses[1]["hit"].words.data_ptr()
+    # Learning goes on in one of them only.
+    one = criterion("kmnc", sections=3).fit({"l": torch.zeros(2, 2)})
+    other = one.copy().fit({"l": torch.ones(2, 2)})
+    assert isinstance(one, KMultisection)
+    assert isinstance(other, KMultisection)
+    assert (one.high.tolist(), other.high.tolist()) == ([0, 0], [1, 1])
+
+
+@pytest.mark.parametrize("name", ["nc", "kmnc", "nbc", "snac", "tknc", "tknp", "map", "output", "nlc", "lsa", "dsa", "mdsa", "kmnc+output"])
+def test_merging_into_one_that_has_seen_nothing_gives_the_other(name: str) -> None:
+    g = torch.Generator().manual_seed(0)
+    full = criterion(name)
+    full.fit({"l": torch.randn(40, 6, generator=g)}, torch.arange(40) % 3 if full.needs_labels else None)
+    batches = [({"l": 2 * torch.randn(9, 6, generator=g)}, torch.randn(9, 3, generator=g)) for _ in range(2)]
+    full.update(*batches[0])
+    joined = criterion(name).merge(full)
+    assert (joined.layers, joined.covered, joined.value) == (full.layers, full.covered, full.value)
+    assert full.copy().merge(criterion(name)).value == full.value
+    before = full.value
+    added = joined.update(*batches[1])
+    assert full.value == before, "the two are independent"
+    assert torch.equal(added, full.update(*batches[1]))
+    assert joined.value == full.value
 
 
 def test_states_that_do_not_belong_are_refused() -> None:

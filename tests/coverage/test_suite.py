@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from slow_coverage import as_tensors, draw
 
 from gate.coverage import criterion
+from gate.coverage.activations import ActivationBatch
 from gate.coverage.base import Criterion
 from gate.coverage.suite import Suite
 
@@ -77,3 +78,13 @@ def test_of_many_equal_outputs_the_first_neurons_are_the_top() -> None:
     c = criterion("tknc", k=3)
     assert c.update({"wide": acts}).tolist() == [3, 0, 0]
     assert (~c.open_neurons()["wide"]).nonzero().flatten().tolist() == [0, 1, 4000]
+
+
+def test_a_batch_answers_every_criterion_by_its_own_ranges_however_many_have_looked_at_it() -> None:
+    batch = ActivationBatch.of({"l": torch.tensor([[0.5, 1.5]])})
+    for turn in range(50):
+        high = 1.0 if turn % 2 else 2.0
+        c = criterion("nbc").fit({"l": torch.tensor([[0.0, 0.0], [high, high]])})
+        # Gone after each turn, so that the next one's ranges may lie where these did.
+        assert int(c.update(batch)) == turn % 2
+        del c
