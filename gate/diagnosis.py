@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from gate.config import CoverageSettings
 from gate.report.numbers import count, points, roughly, share
+from gate.report.words import stop_reason_in_words
 from gate.result import ArmSummary, CoverageSummary, CurvePoint, LayerSummary, Result
 
 __all__ = ["SCHEMA", "Cause", "Course", "Diagnosis", "RunFacts", "diagnose", "read_run"]
@@ -24,6 +25,7 @@ SCHEMA = "gate.doctor/1"
 FEW_EXECUTIONS = 1_000  # of the search: fewer say little about whether coverage rises
 FEW_PROFILE_SAMPLES = 200  # fewer leave ranges narrower than clean data would fill
 FEW_SEEDS = 20
+FEW_COMPARED = 100  # executions of a control: fewer compare by luck
 FULL = 0.99  # a share of this much from the start leaves nothing to rise
 _LINE = 1 << 20  # characters of one event that are read; more is no event that matters here
 
@@ -137,12 +139,12 @@ def _nothing_ran(facts: RunFacts) -> Iterator[Cause]:
     elif search.executions < FEW_EXECUTIONS:
         # A handful explains everything, nearly enough explains nearly nothing.
         weight = 0.9 if search.executions < 50 else 0.5 * (1 - search.executions / FEW_EXECUTIONS) + 0.05
-        stopped = result.campaign.stop_reason if result.campaign is not None else ""
+        assert result.campaign is not None  # it has the arm
         yield Cause(
             "few_executions",
             weight,
             "The search was short.",
-            f"{count(search.executions)} search executions; the campaign ended because of: {stopped}.",
+            f"{count(search.executions)} search executions; the campaign ended because {stop_reason_in_words(result.campaign)}.",
             "Give a larger budget (--budget, --executions), or a smaller share to the other arms in the policy.",
         )
 
@@ -204,7 +206,7 @@ def _unreachable_threshold(facts: RunFacts) -> Iterator[Cause]:
         yield Cause(
             "threshold_above_all",
             0.98 * part * _part([name], facts),
-            f"The fixed threshold of {name} lies above everything that {_layers(never)} puts out.",
+            f"The fixed threshold of {name} lies above every output of {_layers(never)}.",
             f"coverage.{option} is {threshold:g}; the highest output over the profile set is {highest:.4g}.",
             f"In place of it {otherwise}, or set it below {lowest_high:.3g}; `gate layers` names a threshold that works.",
         )
@@ -258,7 +260,7 @@ def _head_watched(facts: RunFacts) -> Iterator[Cause]:
             "head_watched",
             0.85 * part if len(heads) == len(layers) else 0.5 * part + 0.05,
             "What is watched is the model's answer, which has little more to show than which class was predicted.",
-            f"{_layers(heads)} holds {roughly(part)} of the watched neurons and is the classifier head.",
+            f"{roughly(part)} of the watched neurons are the classifier head's: {_layers(heads)}.",
             "Watch hidden layers: coverage.layers: auto, or others of `gate layers`.",
         )
 
@@ -336,12 +338,18 @@ def _false_coverage(facts: RunFacts) -> Iterator[Cause]:
             f"{name}: {_amount(one.gain, facts, name)} by noise, {_amount(one.search_gain, facts, name)} by the search"
             for name, one in false.items()
         )
+        compared = max(one.executions for one in false.values())
+        few = f" That is after {count(compared)} executions each: a longer run tells it from luck." if compared < FEW_COMPARED else ""
+        sound = [name for name, said in facts.result.coverage.items() if said.kind == "share" and said.gain > 0 and name not in false]
+        instead = (
+            f"Report {' or '.join(sound)}, which noise did not fill here (criterion in the policy); or" if sound else "Where it stays so,"
+        )
         yield Cause(
             "false_coverage",
             0.52 * _part(list(false), facts),
-            "Uniform noise reaches as much as the search does: this coverage says nothing.",
-            f"{told}.",
-            "Watch deeper layers, or measure a criterion that noise does not fill, such as kmnc or output.",
+            f"False coverage: uniform noise gained as much as the search, so this gain of {_listed(list(false))} is no evidence.",
+            f"{told}.{few}",
+            f"{instead} watch deeper layers (coverage.layers), or measure the ranges on more samples (data.profile).",
         )
 
 
@@ -442,8 +450,13 @@ def _amount(gain: float, facts: RunFacts, name: str) -> str:
 
 
 def _layers(layers: Sequence[LayerSummary]) -> str:
-    names = ", ".join(layer.name for layer in layers[:3])
-    return names + (f" and {len(layers) - 3} more" if len(layers) > 3 else "")
+    return _listed([layer.name for layer in layers])
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) > 3:
+        return f"{', '.join(names[:3])} and {len(names) - 3} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:

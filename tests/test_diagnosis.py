@@ -105,7 +105,7 @@ def test_a_search_of_a_few_executions() -> None:
     found = diagnose(_facts(executions=30, campaign={"stop_reason": "wall"}))
     assert _first(found) == "few_executions"
     assert "30 search executions" in found.causes[0].evidence
-    assert "wall" in found.causes[0].evidence
+    assert "because the time budget was used up" in found.causes[0].evidence
 
 
 def test_mutants_that_are_hardly_ever_valid() -> None:
@@ -152,7 +152,7 @@ def test_neurons_that_never_vary() -> None:
 def test_the_head_being_watched() -> None:
     found = diagnose(_facts(layers=(_layer("fc", head=True),)))
     assert _first(found) == "head_watched"
-    assert "fc holds 100 %" in found.causes[0].evidence
+    assert found.causes[0].evidence == "100 % of the watched neurons are the classifier head's: fc."
 
 
 @pytest.mark.parametrize("campaign", [{"stop_reason": "saturated"}, {"stalled_for": 5_000}])
@@ -183,6 +183,24 @@ def test_coverage_that_noise_reaches_too() -> None:
     found = diagnose(_facts({"snac": _coverage(0.0, 0.1, noise=noise, false_coverage=True)}, curve=()))
     assert found.causes[0].kind == "false_coverage"
     assert "snac: 20.0 points by noise, 5.0 points by the search" in found.causes[0].evidence
+    assert "luck" not in found.causes[0].evidence
+
+
+def test_false_coverage_is_never_answered_with_a_criterion_that_noise_fills_too() -> None:
+    noise = ControlComparison(executions=80, gain=0.2, search_gain=0.05)
+    coverage = {
+        "kmnc": _coverage(0.4, 0.6, noise=noise, false_coverage=True),
+        "output": _coverage(0.4, 0.6, noise=noise, false_coverage=True),
+        "nbc": _coverage(0.4, 0.6, noise=ControlComparison(executions=80, gain=0.1, search_gain=0.2)),
+        "tknc": _coverage(0.4, 0.4),
+    }
+    cause = next(cause for cause in diagnose(_facts(coverage)).causes if cause.kind == "false_coverage")
+    assert "this gain of kmnc and output is no evidence" in cause.what
+    assert "after 80 executions each: a longer run tells it from luck" in cause.evidence
+    assert cause.advice.startswith("Report nbc, which noise did not fill here")
+    del coverage["nbc"]
+    cause = next(cause for cause in diagnose(_facts(coverage)).causes if cause.kind == "false_coverage")
+    assert "Report" not in cause.advice
 
 
 def test_neurons_that_are_not_finite() -> None:
