@@ -10,6 +10,9 @@ from gate.config import CoverageSettings
 
 __all__ = ["LayerFacts", "LayerRange", "Trap", "traps"]
 
+_ONE = {"s": "s", "has": "has", "is_": "is", "its": "its", "do": "does"}
+_SEVERAL = {"s": "", "has": "have", "is_": "are", "its": "their", "do": "do"}
+
 
 @dataclass(frozen=True)
 class LayerRange:
@@ -94,7 +97,7 @@ def _head(watched: Sequence[LayerFacts]) -> list[Trap]:
         "head",
         watched,
         lambda layer: layer.head,
-        "{layers} gives the model's answer: watching it measures how often classes are predicted, not what goes on inside.",
+        "{layers} give{s} the model's answer: watching it measures how often classes are predicted, not what goes on inside.",
         "Watch hidden layers (coverage.layers: auto); for the answers there is the criterion `output`.",
     )
 
@@ -108,14 +111,14 @@ def _too_large(watched: Sequence[LayerFacts], settings: CoverageSettings) -> lis
                 "k_too_large",
                 watched,
                 lambda layer, k=k: layer.neurons < k,  # type: ignore[misc]
-                f"{{layers}} has fewer than the {k} neurons of {name}_k; a run refuses that.",
+                f"{{layers}} {{has}} fewer than the {k} neurons of {name}_k; a run refuses that.",
                 f"Set {name}_k to at most {narrowest}, or leave the layer out.",
             )
             found += _trap(
                 "k_takes_all",
                 watched,
                 lambda layer, k=k: layer.neurons == k,  # type: ignore[misc]
-                f"{{layers}} has exactly the {k} neurons of {name}_k, so every sample covers all of it.",
+                f"{{layers}} {{has}} exactly the {k} neurons of {name}_k, so every sample covers all of it.",
                 f"Set {name}_k to less than {narrowest}, or leave the layer out.",
             )
     return found
@@ -131,7 +134,7 @@ def _nc(ranged: Sequence[LayerFacts], settings: CoverageSettings) -> list[Trap]:
             "threshold_above_all",
             ranged,
             lambda layer: _range(layer).high <= threshold,
-            f"{{layers}} never exceeds {{high}} on these samples, and nc_threshold is {threshold:g}: none of its neurons gets covered.",
+            f"{{layers}} never exceed{{s}} {{high}} on these samples, and nc_threshold is {threshold:g}: none of its neurons gets covered.",
             f"Use nc_scale: layer, or {works}.",
         ),
         *_trap(
@@ -156,7 +159,7 @@ def _bounds(ranged: Sequence[LayerFacts], settings: CoverageSettings) -> list[Tr
             "bound_above_all",
             ranged,
             lambda layer, upper=upper: upper > 2 * _range(layer).high - _range(layer).low,  # type: ignore[misc]
-            f"The upper bound {upper:g} of {name}_bounds lies far above {{layers}}, which does not exceed {{high}} on these samples.",
+            f"The upper bound {upper:g} of {name}_bounds lies far above {{layers}}, which {{do}} not exceed {{high}} on these samples.",
             advice,
         )
         found += _trap(
@@ -171,7 +174,7 @@ def _bounds(ranged: Sequence[LayerFacts], settings: CoverageSettings) -> list[Tr
                 "bound_below_all",
                 ranged,
                 lambda layer, lower=lower: lower < 2 * _range(layer).low - _range(layer).high,  # type: ignore[misc]
-                f"The lower bound {lower:g} of {name}_bounds lies far below {{layers}}, which stays above {{low}} on these samples.",
+                f"The lower bound {lower:g} of {name}_bounds lies far below {{layers}}, which stay{{s}} above {{low}} on these samples.",
                 advice,
             )
             found += _trap(
@@ -194,14 +197,14 @@ def _map(ranged: Sequence[LayerFacts], settings: CoverageSettings) -> list[Trap]
             "threshold_above_all",
             ranged,
             lambda layer: _range(layer).high <= threshold,
-            f"{{layers}} never exceeds {{high}} on these samples, and map_threshold is {threshold:g}: its pattern is always empty.",
+            f"{{layers}} never exceed{{s}} {{high}} on these samples, and map_threshold is {threshold:g}: {{its}} pattern is always empty.",
             advice,
         ),
         *_trap(
             "threshold_below_all",
             ranged,
             lambda layer: _range(layer).low > threshold,
-            f"{{layers}} is always above map_threshold {threshold:g} on these samples: its pattern is always full.",
+            f"{{layers}} {{is_}} always above map_threshold {threshold:g} on these samples: {{its}} pattern is always full.",
             advice,
         ),
     ]
@@ -215,7 +218,7 @@ def _one_neuron(watched: Sequence[LayerFacts], settings: CoverageSettings) -> li
         "one_neuron",
         watched,
         lambda layer: layer.neurons == 1,
-        f"{{layers}} has one neuron, which has nothing to be compared with: {' and '.join(blind)} learns nothing from it.",
+        f"{{layers}} {{has}} one neuron, which has nothing to be compared with: {' and '.join(blind)} learns nothing from it.",
         "Leave it out in coverage.layers.",
     )
 
@@ -246,14 +249,17 @@ def _nonfinite(watched: Sequence[LayerFacts]) -> list[Trap]:
 
 
 def _trap(kind: str, layers: Sequence[LayerFacts], holds: Callable[[LayerFacts], bool], what: str, advice: str) -> list[Trap]:
-    """One trap for all the layers for which ``holds``; none where there is no such layer."""
+    """One trap for all the layers for which ``holds``; none where there is no such layer.
+
+    ``what`` names them as ``{layers}``, their range as ``{low}`` and ``{high}``, and has its verbs from ``_ONE`` or ``_SEVERAL``.
+    """
     caught = [layer for layer in layers if holds(layer)]
     if not caught:
         return []
     ranges = [layer.range for layer in caught if layer.range is not None]
     limits = {"high": f"{max(r.high for r in ranges):.4g}", "low": f"{min(r.low for r in ranges):.4g}"} if ranges else {}
     names = tuple(layer.name for layer in caught)
-    return [Trap(kind, names, what.format(layers=_listed(names), **limits), advice)]
+    return [Trap(kind, names, what.format(layers=_listed(names), **limits, **(_ONE if len(names) == 1 else _SEVERAL)), advice)]
 
 
 def _working(ranged: Sequence[LayerFacts]) -> str:
@@ -267,4 +273,5 @@ def _range(layer: LayerFacts) -> LayerRange:
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    shown = [*names[:3], *([f"{len(names) - 3} more"] if len(names) > 3 else [])]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

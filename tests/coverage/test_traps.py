@@ -85,7 +85,15 @@ def test_dead_and_broken_neurons_are_counted() -> None:
 def test_train_mode_comes_first_and_names_the_modules() -> None:
     found = traps([_layer(head=True)], CoverageSettings(), training=("(root)", "drop"))
     assert [trap.kind for trap in found] == ["train_mode", "head"]
-    assert "the model itself, drop" in found[0].what
+    assert "the model itself and drop" in found[0].what
+
+
+def test_several_layers_are_told_in_one_sentence_that_reads_well() -> None:
+    settings = CoverageSettings(criteria=("nc",), nc_scale="none", nc_threshold=1000.0)
+    (trap,) = traps([_layer(name) for name in "abcde"], settings)
+    assert trap.what.startswith("a, b, c and 2 more never exceed 2 on these samples")
+    (trap,) = traps([_layer("a", head=True), _layer("b", head=True)], CoverageSettings())
+    assert trap.what.startswith("a and b give the model's answer")
 
 
 def test_a_layers_name_is_never_taken_for_a_format() -> None:
