@@ -100,6 +100,11 @@ class Answers:
         self._gained: dict[str, float] = {}  # by arm
         self._earned: dict[str, int] = {}  # executions that earn, by arm
 
+    @property
+    def _classes(self) -> int:
+        """That the model tells apart; 0 before its first answer."""
+        return 2 if self._columns == 1 else self._columns or 0
+
     # One method per request.
 
     def _load(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
@@ -243,7 +248,7 @@ class Answers:
         _need(new.dtype == np.float64 and new.shape == earns.shape, f"new_items are {new.dtype} {list(new.shape)}")
         _need(bool(np.isfinite(new).all()) and bool((new >= 0).all()), "new_items out of range")
         _need(not new[~earns].any(), "coverage for mutants which earn none")
-        room = _room(self._asked, self._layers, 2 if self._columns == 1 else self._columns or 0)
+        room = _room(self._asked, self._layers, self._classes)
         if room.once is None:
             return
         _need(bool((new == np.floor(new)).all()), "new_items in fractions")
@@ -283,10 +288,23 @@ class Answers:
             _need(isinstance(said["by_layer"], dict), "by_layer is no table")
             for name, value in said["by_layer"].items():
                 _value(value, criterion, f"coverage of {name!r}")
+            self._adds_up(criterion, said)
             _need(isinstance(said["by_class"], list), "by_class is no list")
+            _need(len(said["by_class"]) in (0, self._classes if criterion == "output" else 0), "coverage of classes that there are not")
             for share in said["by_class"]:
                 _share(share, "coverage of a class")
             self._unreached(criterion, said)
+
+    def _adds_up(self, criterion: str, said: Fields) -> None:
+        """Counts must come to the value that the search arm has had since its last batch."""
+        value, kind = self._covered["search"][criterion], kind_of(criterion)
+        _need(kind == "share" or said["total"] is None, f"{criterion} has no fixed number of items")
+        if kind == "share":
+            _need(said["total"] is not None, f"{criterion} has a fixed number of items")
+            counted = said["covered"] / said["total"] if said["total"] else 0.0
+            _need(abs(counted - value) <= _ROUNDING, f"{said['covered']} of {said['total']} items of {criterion} are not {value}")
+        elif kind == "count":
+            _need(said["covered"] == value, f"{said['covered']} patterns of {criterion} are not {value}")
 
     def _unreached(self, criterion: str, said: Fields) -> None:
         places, total = said["unreached"], said["total"]

@@ -57,12 +57,12 @@ def good(operation: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
             {
                 "criteria": {
                     "kmnc": {
-                        "covered": 2,
+                        "covered": 4,
                         "total": 20,
-                        "by_layer": {"a": 0.1},
+                        "by_layer": {"a": 0.2},
                         "by_class": [],
                         "nonfinite": 0,
-                        "unreached": [{"place": "a", "items": 18, "total": 20, "untouched": 1, "examples": ["neuron 0: section 3 of 10"]}],
+                        "unreached": [{"place": "a", "items": 16, "total": 20, "untouched": 1, "examples": ["neuron 0: section 3 of 10"]}],
                     }
                 }
             },
@@ -164,7 +164,9 @@ Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
         pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"].update(covered=21), id="more covered than there is"),
         pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"]["by_layer"].update(a=1.5), id="more than a whole layer"),
         pytest.param("coverage", lambda f, a: f["criteria"].clear(), id="no criteria"),
-        pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"].update(by_class=[1.5]), id="more than a whole class"),
+        pytest.param("coverage", lambda f, a: kept(f).update(covered=5, unreached=[]), id="more items than its share of them"),
+        pytest.param("coverage", lambda f, a: kept(f).update(total=None, unreached=[]), id="a share of no number"),
+        pytest.param("coverage", lambda f, a: kept(f).update(by_class=[0.5]), id="classes of a criterion that has none"),
         pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"].update(by_class={"0": 1}), id="classes that are no list"),
         pytest.param("coverage", lambda f, a: kept(f)["unreached"][0].update(place="b"), id="a place that is no layer"),
         pytest.param("coverage", lambda f, a: kept(f)["unreached"][0].update(place=["a"]), id="a place that is a list"),
@@ -278,6 +280,26 @@ def test_a_count_is_whole_and_grows_beyond_one() -> None:
     for wrong in (3, 4.5, -1):
         with pytest.raises(WorkerError, match="tknp"):
             run(answers, {"tknp": wrong}, [0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("criterion", "value", "right", "wrong"),
+    [
+        ("tknp", 4, {"covered": 4, "total": None}, {"covered": 5, "total": None}),
+        ("tknp", 4, {"covered": 4, "total": None}, {"covered": 4, "total": 8}),
+        ("output", 0.25, {"covered": 10, "total": 40, "by_class": [0.25] * 4}, {"covered": 10, "total": 40, "by_class": [0.25] * 5}),
+        ("nlc", 0.5, {"covered": 3, "total": None}, {"covered": 3, "total": 3}),
+    ],
+)
+def test_what_was_covered_adds_up_to_the_value_of_the_last_batch(
+    criterion: str, value: float, right: dict[str, Any], wrong: dict[str, Any]
+) -> None:
+    answers = guided([criterion])
+    run(answers, {criterion: value}, [0, 0, 0])
+    plain = {"by_layer": {}, "by_class": [], "nonfinite": 0, "unreached": []}
+    answers.check("coverage", {}, {}, {"criteria": {criterion: plain | right}}, {})
+    with pytest.raises(WorkerError, match="can't be true"):
+        answers.check("coverage", {}, {}, {"criteria": {criterion: plain | wrong}}, {})
 
 
 def test_a_statistic_may_fall_and_its_gain_is_no_whole_number() -> None:
