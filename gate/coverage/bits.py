@@ -58,18 +58,23 @@ class Bits:
         words = torch.index_select(self.words, 0, (items >> 5).reshape(-1)).view(items.shape)
         return ((words >> (items & 31)) & 1).to(torch.bool)
 
-    def add(self, items: Tensor) -> None:
-        """Puts ``items`` in: int64 [H], all different, none of them in yet. (So adding their bits up is the same as or-ing them.)"""
-        bit = torch.ones_like(items, dtype=torch.int32) << (items & 31).to(torch.int32)
-        self.words.index_add_(0, items >> 5, bit)
+    def add(self, items: Tensor, *also: Bits) -> None:
+        """Puts ``items`` in, and into ``also``: int64 [H], all different, none of them in yet. (So adding bits up is or-ing them.)"""
+        word, bit = items >> 5, torch.ones_like(items, dtype=torch.int32) << (items & 31).to(torch.int32)
+        for bits in (self, *also):
+            bits.words.index_add_(0, word, bit)
 
     def unfolded(self, start: int = 0, stop: int | None = None) -> Tensor:
         """bool [stop - start]: which of these numbers are in."""
         stop = self.size if stop is None else stop
         first = start // _WORD
         words = self.words[first : -(-stop // _WORD)]
+        inside = slice(start - first * _WORD, stop - first * _WORD)
+        if _on_cpu(words):
+            octets = words.numpy().astype("<i4", copy=False).view(np.uint8)
+            return torch.from_numpy(np.unpackbits(octets, bitorder="little")[inside].view(np.bool_))
         bits = (words[:, None] >> torch.arange(_WORD, device=words.device, dtype=torch.int32)) & 1
-        return bits.view(-1)[start - first * _WORD : stop - first * _WORD].to(torch.bool)
+        return bits.view(-1)[inside].to(torch.bool)
 
     def count(self, start: int = 0, stop: int | None = None) -> int:
         """How many of the numbers from ``start`` to ``stop`` - 1 are in."""

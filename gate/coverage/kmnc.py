@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gate.coverage.activations import ActivationBatch
 from gate.coverage.bits import Bits
-from gate.coverage.items import Hits
+from gate.coverage.items import Hits, places
 from gate.coverage.ranges import RangedCriterion, beyond, strictly
 
 __all__ = ["KMultisection"]
@@ -117,7 +117,7 @@ class KMultisection(RangedCriterion):
         plan = self._plan()
         # All that happens to every activation happens in 32 bits where these are enough.
         items = self._section(batch.replaced(0.0), plan.low, plan.width).to(plan.first.dtype).add_(plan.first)
-        place = (self._inside(batch) & ~known.has(items)).view(-1).nonzero().flatten()  # row by row, so in the order of the samples
+        place = places(self._inside(batch) & ~known.has(items))
         return place // batch.flat.shape[1], items.view(-1).index_select(0, place).to(torch.int64)
 
     def _directions(self, start: int, values: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gate.coverage.activations import ActivationBatch
 from gate.coverage.bits import Bits
-from gate.coverage.items import Hits
+from gate.coverage.items import Hits, hits_of
 from gate.coverage.ranges import BoundedCriterion, beyond, strictly
 
 __all__ = ["Boundary"]
@@ -40,9 +40,9 @@ class Boundary(BoundedCriterion):
 
     def _fresh(self, batch: ActivationBatch, known: Bits) -> Hits:
         below, above = (strictly(mask, batch) for mask in beyond(batch, *self._limits()))
-        missing = ~known.unfolded().view(-1, 2)
+        lacks = (~known.unfolded()).view(-1, 2).t().contiguous()
         # As most outputs are within the limits, both sides together are still few.
-        sample, column = ((below & missing[:, 0]) | (above & missing[:, 1])).nonzero(as_tuple=True)
+        sample, column = hits_of((below & lacks[0]) | (above & lacks[1]))
         return sample, 2 * column + above[sample, column]
 
     def _directions(self, start: int, values: Tensor) -> Tensor:
