@@ -215,7 +215,7 @@ class Session:
             with torch.no_grad():
                 return {}, {"raw": _numpy(self._answer(x, self._preprocess))}
         acts, raw = self._recorded(x)
-        earns = torch.from_numpy(arrays["earns"]).to(self._device)
+        earns = torch.from_numpy(arrays["earns"])  # stays on the CPU, see gate.coverage.base.split
         suite = self._arms[arm]
         added = suite.update_each(acts, self._logits(raw), earns=earns)
         found = suite.discovery()
