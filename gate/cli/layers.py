@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from gate.coverage.traps import LayerFacts
     from gate.layers import Listing
 
 __all__ = ["command"]
+
+_WIDEST = 60  # columns of the terminal that a cell is given; a longer one moves the rest of its own line
 
 
 @click.command(
@@ -69,7 +70,8 @@ def _show(listing: Listing, *, everything: bool, automatic: bool) -> None:
     else:
         say("ranges   not known: they need clean samples; give --seeds or set data.seeds")
     shown = [layer for layer in listing.layers if everything or layer.kind != "container" or layer.watched]
-    console.print(_table(shown, ranges=listing.samples > 0, automatic=automatic))
+    for line, style in _rows(shown, ranges=listing.samples > 0, automatic=automatic):
+        say(line, style)
     watched = [layer for layer in listing.layers if layer.watched]
     say(f"watched  {len(watched)} layers, {sum(layer.neurons for layer in watched):,} neurons (neuron: {listing.neuron})")
     if not everything and len(shown) < len(listing.layers):
@@ -79,22 +81,14 @@ def _show(listing: Listing, *, everything: bool, automatic: bool) -> None:
         say(f"         {visible(trap.advice, 2000, isolate=False)}")
 
 
-def _table(layers: list[LayerFacts], *, ranges: bool, automatic: bool) -> Table:
-    from rich.table import Table
-    from rich.text import Text
+def _rows(layers: list[LayerFacts], *, ranges: bool, automatic: bool) -> Iterator[tuple[str, str]]:
+    """(line, style), the heading first. No cell is folded: a layer's name is what has to be copied into the settings."""
+    from rich.cells import cell_len
 
     from gate.report.text import visible
 
-    table = Table(box=None, pad_edge=False)
-    # What a name is worth lies in its whole length: it is what has to be written into the settings.
-    table.add_column("layer", overflow="fold", min_width=8, ratio=3)
-    table.add_column("type", overflow="fold", min_width=6)
-    table.add_column("neurons", justify="right", no_wrap=True)
-    if ranges:
-        table.add_column("range", no_wrap=True)
-    table.add_column("watched", overflow="fold", min_width=7)
-    if not automatic:
-        table.add_column("auto", overflow="fold", min_width=4)
+    heads = ["layer", "type", "neurons", *(["range"] if ranges else []), "watched", *([] if automatic else ["auto"])]
+    table = []
     for layer in layers:
         name = visible(layer.name, 1000, isolate=False)
         cells = [name, visible(layer.type.rpartition(".")[2], isolate=False), f"{layer.neurons:,}" if layer.neurons else "-"]
@@ -102,5 +96,9 @@ def _table(layers: list[LayerFacts], *, ranges: bool, automatic: bool) -> Table:
             cells.append("-" if layer.range is None else f"{layer.range.low:.3g} … {layer.range.high:.3g}")
         reason = "yes" if layer.auto is None else f"no: {visible(layer.auto, isolate=False)}"
         cells += [reason] if automatic else ["yes" if layer.watched else "no", reason]
-        table.add_row(*map(Text, cells), style="" if layer.watched else "dim")
-    return table
+        table.append(cells)
+    widths = [min(_WIDEST, max(map(cell_len, column))) for column in zip(heads, *table, strict=True)]
+    for cells, style in zip([heads, *table], ["bold", *("" if layer.watched else "dim" for layer in layers)], strict=True):
+        pads = [" " * (width - cell_len(cell)) for cell, width in zip(cells, widths, strict=True)]
+        line = "  ".join(pad + cell if head == "neurons" else cell + pad for head, cell, pad in zip(heads, cells, pads, strict=True))
+        yield line.rstrip(), style
