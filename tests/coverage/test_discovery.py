@@ -16,6 +16,7 @@ from gate.coverage import criterion, discovery
 from gate.coverage.base import Criterion
 from gate.coverage.bits import Bits
 from gate.coverage.discovery import ENOUGH, Estimate
+from gate.coverage.dsa import DistanceSurprise
 from gate.coverage.suite import Suite
 
 LAYERS = {"a": 7, "b": 12}
@@ -253,3 +254,20 @@ def test_where_some_are_far_rarer_than_others_it_claims_too_much_and_never_less_
         estimates, _, true = zip(*(Species(SKEWED).campaign(executions, seed) for seed in range(20)), strict=True)
         assert np.mean([estimate.seen for estimate in estimates]) > np.mean(true)
         assert all(estimate.seen is not None and estimate.seen >= share - 0.05 for estimate, share in zip(estimates, true, strict=True))
+
+
+def test_the_surprise_of_a_batch_is_worked_out_once_for_all_who_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+    measure = DistanceSurprise._within
+
+    def counted(self: DistanceSurprise, index: int, rows: Tensor, own: Tensor | None) -> Tensor:
+        measured.append(len(rows))
+        return measure(self, index, rows, own)
+
+    suite = Suite({"dsa": criterion("dsa")}).fit({"l": torch.randn(60, 4)}, torch.arange(60) % 2)
+    suite.update({"l": torch.randn(30, 4)}, torch.randn(30, 2))
+    suite.estimate_discovery()
+    monkeypatch.setattr(DistanceSurprise, "_within", counted)
+    suite.update({"l": torch.randn(30, 4)}, torch.randn(30, 2))
+    assert sum(measured) == 30
+    assert suite.discovery()["dsa"] is not None
