@@ -7,13 +7,16 @@ their layer. Whatever one of them asks for first is kept here for the others, as
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
-__all__ = ["ActivationBatch", "Activations", "check_layer"]
+from gate.coverage.number_options import FLOAT32_MAX
+
+__all__ = ["ActivationBatch", "Activations", "check_layer", "said_of"]
 
 Activations = Mapping[str, Tensor]
 """{layer: floating tensor [N, neurons]}, the same N for every layer."""
@@ -49,8 +52,10 @@ class ActivationBatch:
         Raises:
             ValueError: none at all, other layers or widths than wanted, not floating [N, neurons], or different numbers of samples.
         """
-        if not acts:
-            raise ValueError("no layers given")
+        if not isinstance(acts, Mapping) or not acts:
+            raise ValueError(
+                "no layers given" if isinstance(acts, Mapping) else f"activations must be {{layer: tensor}}, not a {type(acts).__name__}"
+            )
         if layers and set(acts) != set(layers):
             raise ValueError(f"wrong layers: missing {sorted(set(layers) - set(acts))}, not watched {sorted(set(acts) - set(layers))}")
         for name, values in acts.items():
@@ -59,11 +64,13 @@ class ActivationBatch:
         samples = next(iter(counts.values()))
         if any(count != samples for count in counts.values()):
             raise ValueError(f"the layers have different numbers of samples: {counts}")
-        if logits is not None and (logits.ndim != 2 or len(logits) != samples or not logits.is_floating_point()):
-            raise ValueError(f"logits must be a floating tensor [{samples}, classes], not {logits.dtype} {list(logits.shape)}")
+        if logits is not None and not (_is_matrix(logits) and len(logits) == samples):
+            raise ValueError(f"logits must be a floating tensor [{samples}, classes], not {said_of(logits)}")
         order = list(layers or acts)
         flat = torch.cat([acts[name].detach().to(torch.float32) for name in order], dim=1)
-        return cls({name: acts[name].shape[1] for name in order}, flat, None if logits is None else logits.detach().to(flat.device))
+        if logits is not None:
+            logits = logits.detach().to(flat.device, logits.dtype if logits.dtype == torch.float64 else torch.float32)
+        return cls({name: acts[name].shape[1] for name in order}, flat, logits)
 
     def __len__(self) -> int:
         return len(self.flat)
@@ -91,13 +98,20 @@ class ActivationBatch:
 
     @property
     def finite(self) -> Tensor | None:
-        """bool [N, M]: which are neither NaN nor infinite; None where all are, which is the usual case and costs one sum."""
+        """bool [N, M]: which are neither NaN nor infinite; None where all are, which is the usual case and costs one look."""
+        return self.memo("finite", lambda: None if math.isfinite(self._spread) else torch.isfinite(self.flat))
 
-        def make() -> Tensor | None:
-            # In float64 no sum of finite float32 numbers overflows, and NaN and infinity stay what they are.
-            return None if bool(torch.isfinite(self.flat.sum(dtype=torch.float64))) else torch.isfinite(self.flat)
+    @property
+    def _spread(self) -> float:
+        """The highest less the lowest of all outputs; NaN or infinite where one of them is. Waits for the device, once."""
 
-        return self.memo("finite", make)
+        def make() -> float:
+            if not self.flat.numel():
+                return 0.0
+            lowest, highest = torch.stack(torch.aminmax(self.flat)).tolist()
+            return float(highest - lowest)  # in float64, where no difference of float32 numbers overflows
+
+        return self.memo("spread", make)
 
     def replaced(self, value: float) -> Tensor:
         """float32 [N, M]: ``flat`` with ``value`` in place of what is not finite."""
@@ -117,6 +131,10 @@ class ActivationBatch:
         lows, highs = self._blocks(self.replaced(torch.inf)), self._blocks(self.replaced(-torch.inf))
         for low, high, block, into in zip(lows, highs, self._blocks(self.flat), self._blocks(scaled), strict=True):
             low, high = low.amin(2, keepdim=True), high.amax(2, keepdim=True)
+            if not self._spread <= FLOAT32_MAX:
+                # A difference that float32 can't hold is that of halves, twice. Halves of so large numbers are exact.
+                half = torch.where(torch.isposinf(high - low), 0.5, 1.0)
+                block, low, high = block * half, low * half, high * half
             torch.sub(block, low, out=into).div_(high - low)
         return scaled
 
@@ -166,9 +184,26 @@ def spans_of(layers: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     return {name: (end - width, end) for (name, width), end in zip(layers.items(), ends, strict=True)}
 
 
+def _is_matrix(values: Any) -> bool:
+    return (
+        isinstance(values, Tensor)
+        and values.layout == torch.strided
+        and values.ndim == 2
+        and values.is_floating_point()
+        and values.shape[1] > 0
+    )
+
+
+def said_of(values: Any) -> str:
+    """What something is that should be a tensor, for messages."""
+    if not isinstance(values, Tensor):
+        return f"a {type(values).__name__}"
+    return f"{values.dtype} {list(values.shape)}" + ("" if values.layout == torch.strided else f", {values.layout}")
+
+
 def check_layer(name: str, values: Tensor, width: int | None) -> None:
     """Raises ValueError unless ``values`` is floating [N, neurons], of ``width`` neurons where that is given."""
-    if values.ndim != 2 or not values.is_floating_point() or not values.shape[1]:
-        raise ValueError(f"layer {name!r}: activations must be a floating tensor [N, neurons], not {values.dtype} {list(values.shape)}")
+    if not _is_matrix(values):
+        raise ValueError(f"layer {name!r}: activations must be a floating tensor [N, neurons], not {said_of(values)}")
     if width is not None and values.shape[1] != width:
         raise ValueError(f"layer {name!r} has {width} neurons, these activations have {values.shape[1]}")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from gate.coverage.activations import ActivationBatch, Activations, check_layer, spans_of
+from gate.coverage.activations import ActivationBatch, Activations, check_layer, said_of, spans_of
 from gate.coverage.bits import Bits
 from gate.coverage.merging import Merging, join
 
@@ -106,6 +106,9 @@ class Criterion(ABC):
     def _loaded(self) -> None:  # noqa: B027 - nothing to do in most criteria
         """Parts of the state were replaced: what is derived from them must be derived again. Raises ValueError if they can't be true."""
 
+    def _check_claims(self) -> None:  # noqa: B027 - most states can't claim what is impossible
+        """Raises ValueError where the parts of a saved state, each in order by itself, can't be true together."""
+
     def _part(self, key: str, value: Any) -> Any:
         """The part ``key`` of a saved state, checked. Raises ValueError: ``must be ...``."""
         raise NotImplementedError(key)
@@ -149,8 +152,13 @@ class Criterion(ABC):
         if self.needs_labels:
             if y is None:
                 raise ValueError(f"{self.name} needs the classes of the profile set: fit(acts, y)")
-            if y.shape != (len(batch),) or y.is_floating_point() or y.dtype == torch.bool or bool((y < 0).any()):
-                raise ValueError(f"y must be {len(batch)} class numbers from 0, not {y.dtype} {list(y.shape)}")
+            whole = (
+                isinstance(y, Tensor)
+                and y.shape == (len(batch),)
+                and not (y.is_floating_point() or y.is_complex() or y.dtype == torch.bool)
+            )
+            if not whole or bool((y < 0).any()):
+                raise ValueError(f"y must be {len(batch)} class numbers from 0, not {said_of(y)}")
         self._begin(batch)
         self._learn(batch, None if y is None else y.to(batch.device, torch.int64))
         return self
@@ -256,7 +264,12 @@ class Criterion(ABC):
             ValueError: of another criterion, of other options, malformed, or of other layers or another profile set than this one has.
         """
         expected = {"format", "criterion", "options", "layers", "begun", *self.merging}
-        if set(state) != expected or state["format"] != FORMAT:
+        if (
+            not isinstance(state, Mapping)
+            or set(state) != expected
+            or not is_format(state["format"])
+            or not isinstance(state["begun"], bool)
+        ):
             raise ValueError(f"this is no coverage state of format {FORMAT} with {', '.join(sorted(expected))}")
         if state["criterion"] != self.name or state["options"] != self.options:
             raise ValueError(
@@ -273,8 +286,9 @@ class Criterion(ABC):
                 setattr(fresh, f"_{key}", fresh._checked(key, state[key]))
             except ValueError as error:
                 raise ValueError(f"{key!r} of the coverage state {error}") from error
-        fresh._begun = bool(state["begun"])
+        fresh._begun = state["begun"]
         fresh._loaded()
+        fresh._check_claims()
         if self._layers:
             self._check_same(fresh)
             for key, how in self.merging.items():
@@ -355,8 +369,8 @@ def split(batch: ActivationBatch, earns: Tensor | None) -> Parts:
     """
     if earns is None:
         return [(None, batch, True)] if len(batch) else []
-    if earns.shape != (len(batch),) or earns.dtype != torch.bool:
-        raise ValueError(f"earns must be a bool tensor [{len(batch)}], not {earns.dtype} {list(earns.shape)}")
+    if not isinstance(earns, Tensor) or earns.shape != (len(batch),) or earns.dtype != torch.bool:
+        raise ValueError(f"earns must be a bool tensor [{len(batch)}], not {said_of(earns)}")
     # The mask comes from the CPU as a rule, and there its rows are found without waiting for the device.
     number = int(earns.sum())
     if number in (0, len(batch)):
@@ -378,6 +392,11 @@ def tensor_part(value: Any, dtype: torch.dtype, *shapes: int | tuple[int, ...]) 
     if not isinstance(value, Tensor) or value.dtype != dtype or tuple(value.shape) not in allowed:
         raise ValueError(f"must be a {dtype} tensor of shape {' or '.join(str(list(shape)) for shape in allowed)}")
     return value.detach().cpu().clone()
+
+
+def is_format(value: Any) -> bool:
+    """Whether ``value``, whatever it is, is the number of the format of states that is written here."""
+    return type(value) is int and value == FORMAT
 
 
 def _saved(value: Any) -> Any:

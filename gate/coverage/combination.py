@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gate.config import UNBOUNDED
 from gate.coverage.activations import ActivationBatch, Activations
-from gate.coverage.base import FORMAT, Criterion
+from gate.coverage.base import FORMAT, Criterion, is_format
 from gate.coverage.items import NeuronCriterion
 from gate.coverage.merging import Merging
 from gate.coverage.ranges import share_ranges
@@ -136,7 +136,8 @@ class Combination(Criterion):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """See ``Criterion.load_state_dict``; where one part's can't be loaded, none is."""
-        if set(state) != _KEYS or state["format"] != FORMAT or state["criterion"] != self.name or state["options"] != self.options:
+        known = isinstance(state, Mapping) and set(state) == _KEYS and is_format(state["format"])
+        if not known or state["criterion"] != self.name or state["options"] != self.options:
             raise ValueError(f"this is no state of format {FORMAT} of a combination with {self.options}")
         parts = state["parts"]
         if not isinstance(parts, Mapping) or set(parts) != set(self.parts):
@@ -144,7 +145,10 @@ class Combination(Criterion):
         loaded = {name: one.copy() for name, one in self.parts.items()}
         for name, one in loaded.items():
             one.load_state_dict(parts[name])
-        self.__dict__.update(type(self)(list(loaded.values())).__dict__)
+        joined = type(self)(list(loaded.values()))
+        if not isinstance(state["layers"], Mapping) or dict(state["layers"]) != joined._layers:
+            raise ValueError("the coverage state is damaged: its parts have other layers than it says")
+        self.__dict__.update(joined.__dict__)
 
     @property
     def _counting(self) -> list[Criterion]:

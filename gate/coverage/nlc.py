@@ -304,6 +304,15 @@ class LayerCovariance(Criterion):
                 raise ValueError("must not be negative")
         return part
 
+    def _check_claims(self) -> None:
+        if not len(self._peak) and bool(self._samples.any()):
+            raise ValueError("the coverage state is damaged: samples were counted in units that are not known")
+        # No output is more than _REACH units, which bounds every sum; where sums are no longer exact they may be a little off.
+        most = (self._counts * _REACH).double() * (1 + 1e-9)
+        sizes = [[part.abs().amax() for part in self._matrices(row)] for row in self._products]
+        if bool((self._sums.abs() > most[:, self._layer_of]).any()) or bool((torch.tensor(sizes) > most * _REACH).any()):
+            raise ValueError("the coverage state is damaged: sums are larger than so many samples can make them")
+
     def _loaded(self) -> None:
         if bool((self._counts > self._samples[:, None]).any()):
             raise ValueError("the coverage state is damaged: a layer has seen more samples than there were")

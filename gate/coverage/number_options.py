@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, cast
 
-__all__ = ["checked_number"]
+__all__ = ["FLOAT32_MAX", "checked_number"]
 
 FLOAT32_MAX = (2 - 2**-23) * 2.0**127  # activations are float32, so no larger number can be compared with one
 

@@ -16,6 +16,8 @@ from gate.coverage.number_options import checked_number
 
 __all__ = ["BoundedCriterion", "RangedCriterion", "share_ranges"]
 
+_AT_ONCE = 1 << 22  # items of a saved state that are looked at in one go
+
 
 class RangedCriterion(NeuronCriterion):
     """A criterion over [low, high] of every neuron, learned by ``fit``.
@@ -45,11 +47,30 @@ class RangedCriterion(NeuronCriterion):
         """float32 [neurons]: highest finite output over the profile set."""
         return self._high
 
+    def _check_claims(self) -> None:
+        super()._check_claims()
+        wrong = ValueError("the coverage state is damaged: neurons have covered items that they don't have")
+        if not len(self._low):
+            if self._missing() is not None and self._raw.count():
+                raise wrong
+            return
+        per, never = self.items_per_neuron, ~self._possible()
+        step = max(1, _AT_ONCE // per)
+        for start in range(0, self.neurons if bool(never.any()) else 0, step):
+            stop = min(self.neurons, start + step)
+            if bool(self._raw.unfolded(start * per, stop * per).view(-1, per)[never[start:stop]].any()):
+                raise wrong
+
     def _missing(self) -> str | None:
         return None if len(self._low) else f"{self.name} needs the range of every neuron: call fit with a profile set first"
 
     def _part(self, key: str, value: Any) -> Any:
-        return tensor_part(value, torch.float32, self.neurons, 0) if key in ("low", "high") else super()._part(key, value)
+        if key not in ("low", "high"):
+            return super()._part(key, value)
+        part = tensor_part(value, torch.float32, self.neurons, 0)
+        if bool(torch.isnan(part).any()) or (key == "high" and len(part) != len(self._low)):
+            raise ValueError("must be one end of a range for each neuron")
+        return part
 
 
 def share_ranges(criteria: Iterable[Criterion]) -> None:
@@ -158,7 +179,10 @@ class BoundedCriterion(RangedCriterion):
     def _part(self, key: str, value: Any) -> Any:
         if key not in ("number", "mean", "squares"):
             return super()._part(key, value)
-        return tensor_part(value, torch.float64, self.neurons if self._margin and len(self._low) else 0)
+        part = tensor_part(value, torch.float64, self.neurons if self._margin and len(self._low) else 0)
+        if not bool(torch.isfinite(part).all()) or (key != "mean" and bool((part < 0).any())):
+            raise ValueError("must be finite, and neither a number of samples nor a sum of squares negative")
+        return part
 
 
 def _checked_bounds(bounds: Sequence[float]) -> tuple[float, float]:

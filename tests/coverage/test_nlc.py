@@ -202,6 +202,7 @@ def test_it_says_when_sums_may_have_been_rounded() -> None:
     c.update(_acts(1, 5))
     state = c.state_dict()
     state["products"][0, 0] = 2.0**53
+    state["counts"][0], state["samples"][0] = 1 << 24, 1 << 24  # so many can come to that
     c.load_state_dict(state)
     assert not c.exact
     assert criterion("nlc").exact  # type: ignore[attr-defined]
