@@ -277,12 +277,16 @@ def test_the_site_builds_strictly_and_fetches_nothing_from_elsewhere(tmp_path: P
 
 
 def test_the_notebook_on_the_coverage_page_runs(tmp_path: Path) -> None:
-    (block,) = re.findall(r'```python title="a notebook"\n(.*?)```', page("coverage.md"), re.DOTALL)
-    (tmp_path / "notebook.py").write_text(block, encoding="utf-8")
+    one, several = re.findall(r'```python title="(?:a notebook|several at once)"\n(.*?)```', page("coverage.md"), re.DOTALL)
+    (tmp_path / "notebook.py").write_text(one + several, encoding="utf-8")
     done = subprocess.run([sys.executable, "notebook.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
-    value, covered, total = done.stdout.split()[:3]
+    first, *suite, merged = (line.split() for line in done.stdout.splitlines())
+    value, covered, total = first[:3]
     assert 0 < float(value) < 1
     assert 0 < int(covered) < int(total) == 32 * 100
+    assert [line[0] for line in suite] == ["kmnc", "nbc", "dsa"]
+    assert all(0 < int(line[2]) <= int(line[3]) for line in suite)
+    assert merged[0] == suite[0][2]
 
 
 def test_the_coverage_page_names_every_criterion_with_the_options_and_defaults_it_has() -> None:
