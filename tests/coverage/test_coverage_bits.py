@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
+from gate.coverage import bits
 from gate.coverage.bits import LARGEST, Bits
 from gate.coverage.roaring import longest, pack, unpack
 from gate.errors import ConfigError
@@ -32,6 +34,16 @@ def _sets(draw: st.DrawFn) -> tuple[int, set[int], set[int]]:
     return size, draw(some), draw(some)
 
 
+@pytest.fixture(params=["as on the CPU", "as on a device"], scope="module")
+def arithmetic(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Both ways that the bits of a word are told and counted, of which the second needs no device to be right."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "as on a device":
+            patch.setattr(bits, "_on_cpu", lambda words: False)
+        yield
+
+
+@pytest.mark.usefixtures("arithmetic")
 @given(_sets(), st.data())
 def test_packed_bits_are_a_set_of_numbers(drawn: tuple[int, set[int], set[int]], data: st.DataObject) -> None:
     size, one, other = drawn
@@ -49,6 +61,7 @@ def test_packed_bits_are_a_set_of_numbers(drawn: tuple[int, set[int], set[int]],
     assert Bits.of(ours.words, size) == ours
 
 
+@pytest.mark.usefixtures("arithmetic")
 def test_the_last_bit_of_a_word_is_one_like_the_others() -> None:
     bits = _bits({31, 63}, 64)
     assert bits.words.tolist() == [-(1 << 31), -(1 << 31)]
