@@ -12,6 +12,7 @@ Importing this package does not import torch; making a criterion does. What each
 from __future__ import annotations
 
 from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from gate.config import CoverageSettings
@@ -63,7 +64,13 @@ def criterion(name: str, **options: Any) -> Criterion:
         close = nearest(name, _CLASSES)
         raise ValueError(f"{name!r} is no criterion; " + (f"did you mean {close!r}?" if close else f"known: {', '.join(_CLASSES)}"))
     module, _, cls = _CLASSES[name].partition(".")
-    made: Criterion = getattr(import_module(f"gate.coverage.{module}"), cls)(**options)
+    kind = getattr(import_module(f"gate.coverage.{module}"), cls)
+    known = list(signature(kind).parameters)
+    for option in options:
+        if option not in known:
+            close = nearest(option, known)
+            raise TypeError(f"{name} has no option {option!r}; " + (f"did you mean {close!r}?" if close else f"it has {', '.join(known)}"))
+    made: Criterion = kind(**options)
     return made
 
 

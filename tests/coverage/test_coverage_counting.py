@@ -70,10 +70,9 @@ def test_half_precision_is_read_as_what_it_is() -> None:
     assert c.update({"l": torch.tensor([[10.0, 1.5, 5.0]], dtype=torch.bfloat16)}).tolist() == [1]
 
 
-def test_open_neurons_and_directions_say_where_there_is_something_to_gain() -> None:
+def test_directions_say_where_there_is_something_to_gain() -> None:
     c = criterion("nbc").fit(PROFILE)
     c.update({"l": torch.tensor([[11.0, 2.0, 5.5], [5.0, -2.0, 5.0]])})
-    assert c.open_neurons()["l"].tolist() == [True, False, True]
     assert c.directions({"l": torch.tensor([[9.0, 0.0, 5.0], [torch.nan, 0.0, 5.0]])})["l"].tolist() == [[-1, 0, -1], [0, 0, -1]]
     fresh = criterion("nbc").fit(PROFILE)
     assert fresh.directions({"l": torch.tensor([[9.0, -0.9, 5.0]])})["l"].tolist() == [[1, -1, 1]]
@@ -81,7 +80,6 @@ def test_open_neurons_and_directions_say_where_there_is_something_to_gain() -> N
         c = criterion(name, **({"k": 1} if name == "tknc" else {})).fit(PROFILE)
         c.update({"l": torch.tensor([[0.0, 0.0, 9.0]])})
         assert c.directions({"l": torch.zeros(2, 3)})["l"].tolist() == [[1, 1, 0]] * 2
-        assert c.open_neurons()["l"].tolist() == [True, True, False]
 
 
 def test_mistakes_in_use_are_told() -> None:
@@ -182,6 +180,13 @@ def test_numbers_that_no_activation_can_be_compared_with_are_refused(name: str, 
 def test_unknown_names_and_options_out_of_range_are_refused(name: str, options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"no criterion; did you mean 'kmnc'|must be"):
         criterion(name, **options)
+
+
+def test_an_option_that_a_criterion_does_not_have_is_answered_with_the_nearest() -> None:
+    with pytest.raises(TypeError, match="kmnc has no option 'section'; did you mean 'sections'"):
+        criterion("kmnc", section=7)
+    with pytest.raises(TypeError, match="kmnc has no option 'k'; it has sections, edges"):
+        criterion("nc+kmnc", kmnc={"k": 7})
 
 
 def test_the_settings_give_criteria_with_their_options() -> None:
