@@ -36,7 +36,6 @@ class Criterion(ABC):
 
     name: ClassVar[str]
     merging: ClassVar[Mapping[str, Merging]]
-    is_share: ClassVar[bool] = True  # whether value is a share between 0 and 1 of a fixed number of items
     needs_logits: ClassVar[bool] = False  # whether update wants what the model answered
     needs_labels: ClassVar[bool] = False  # whether fit wants the classes of the profile set
 

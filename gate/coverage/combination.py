@@ -54,7 +54,6 @@ class Combination(Criterion):
         # What a class says of all its objects differs from one combination to the next.
         self.needs_logits = any(one.needs_logits for one in criteria)  # type: ignore[misc]
         self.needs_labels = any(one.needs_labels for one in criteria)  # type: ignore[misc]
-        self.is_share = all(one.is_share for one in self._counting)  # type: ignore[misc]
         self._follow()
 
     @property

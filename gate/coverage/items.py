@@ -164,21 +164,6 @@ class NeuronCriterion(ItemCriterion):
                 shares[name] = self._hit.count(start * per, stop * per) / total
         return shares
 
-    def open_neurons(self) -> dict[str, Tensor]:
-        """{layer: bool [neurons]}: neurons that still have an item to cover."""
-        result = {}
-        for name, (start, stop) in self._spans.items():
-            result[name] = self._open(start, stop).any(1)
-        return result
-
-    def untouched(self) -> dict[str, Tensor]:
-        """{layer: bool [neurons]}: neurons that have items and of which none is covered."""
-        result = {}
-        for name, (start, stop) in self._spans.items():
-            possible = self._possible()[start:stop]
-            result[name] = self._open(start, stop).all(1) & possible
-        return result
-
     def directions(self, acts: Activations) -> dict[str, Tensor]:
         """Which way each neuron's output must move, from where it is, to reach the nearest item not yet covered.
 

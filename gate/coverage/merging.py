@@ -34,7 +34,7 @@ def join(how: Merging, one: Any, other: Any, what: str) -> Any:
     if how is Merging.SAME:
         equal = _equal(one, other) if isinstance(one, Tensor) else one == other
         if not equal:
-            raise ValueError(f"{what}: they come from another profile set")
+            raise ValueError(f"{what}: they come from another profile set, or were measured on another device or in other batches")
         return one
     if not isinstance(one, Tensor):
         return one.union(other)

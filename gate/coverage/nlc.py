@@ -56,7 +56,6 @@ class LayerCovariance(Criterion):
     """
 
     name: ClassVar[str] = "nlc"
-    is_share: ClassVar[bool] = False
     merging: ClassVar[Mapping[str, Merging]] = {
         "nonfinite": Merging.UNION,
         "peak": Merging.SAME,

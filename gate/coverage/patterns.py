@@ -117,7 +117,6 @@ class PatternCriterion(Criterion):
     """Base of the criteria that count distinct patterns. Their value is that count, for there is no fixed number of patterns to reach."""
 
     merging: ClassVar[Mapping[str, Merging]] = {"hit": Merging.UNION, "raw": Merging.UNION, "nonfinite": Merging.UNION}
-    is_share: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -59,7 +59,6 @@ class _Average(Criterion):
 
     name = "nlc"
     merging = {"nonfinite": Merging.UNION}  # noqa: RUF012
-    is_share = False
     options: dict[str, Any] = {}  # type: ignore[assignment]  # noqa: RUF012
     value = raw_value = 0.25  # type: ignore[assignment]
     covered = raw_covered = 1000  # type: ignore[assignment]
@@ -96,11 +95,9 @@ def test_the_value_is_a_share_only_where_every_part_has_a_total() -> None:
     shares = _worker(1, "kmnc+tknc+output")
     assert shares.total == 9 * 5 + 9 + 4 * 3
     assert (shares.value, shares.raw_value) == (shares.covered / 66, shares.raw_covered / 66)
-    assert shares.is_share
     counts = _worker(1)
     assert counts.total is None
     assert (counts.value, counts.raw_value) == (float(counts.covered), float(counts.raw_covered))
-    assert not counts.is_share
     assert criterion("nc+tknc").value == 0.0
 
 
@@ -108,7 +105,7 @@ def test_a_statistic_guides_without_being_counted() -> None:
     made = Combination([criterion("tknc", k=1), _Average()])
     acts = {"l": torch.tensor([[0.5, 0.0], [-2.0, 0.0], [-3.0, 0.0]])}
     assert made.update(acts).tolist() == [1.5, 1.0, 0.0]  # where the statistic falls it takes nothing away
-    assert (made.covered, made.total, made.value, made.is_share) == (2, 2, 1.0, True)
+    assert (made.covered, made.total, made.value) == (2, 2, 1.0)
     with pytest.raises(ValueError, match="a criterion that counts items"):
         Combination([_Average()])
 

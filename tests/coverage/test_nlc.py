@@ -59,7 +59,7 @@ def test_the_value_is_the_norm_of_the_covariances(norm: str, reduction: str) -> 
     c.update(whole)
     assert c.by_layer() == pytest.approx(_plain(whole, norm, reduction), rel=1e-12)
     assert c.value == pytest.approx(sum(_plain(whole, norm, reduction).values()), rel=1e-12)
-    assert (c.total, c.covered, c.is_share) == (None, 40, False)
+    assert (c.total, c.covered) == (None, 40)
 
 
 def test_rounding_to_units_changes_little() -> None:

@@ -276,7 +276,7 @@ def test_the_settings_reach_the_pattern_criteria() -> None:
     )
     assert made["tknp"].options == {"k": 3, "joint": True}
     assert made["map"].options == {"threshold": 0.25, "window": 2}
-    assert [c.is_share for c in made.values()] == [False, False]
+    assert [c.total for c in made.values()] == [None, None]
 
 
 def test_an_update_does_not_copy_all_patterns_there_are() -> None:

@@ -77,7 +77,7 @@ def test_of_many_equal_outputs_the_first_neurons_are_the_top() -> None:
     acts[:, 4000] = 1.0
     c = criterion("tknc", k=3)
     assert c.update({"wide": acts}).tolist() == [3, 0, 0]
-    assert (~c.open_neurons()["wide"]).nonzero().flatten().tolist() == [0, 1, 4000]
+    assert (c.directions({"wide": acts[:1]})["wide"][0] == 0).nonzero().flatten().tolist() == [0, 1, 4000]
 
 
 def test_a_batch_answers_every_criterion_by_its_own_ranges_however_many_have_looked_at_it() -> None:
