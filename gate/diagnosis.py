@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gate.config import CoverageSettings
+from gate.report.coverage import not_filled_by_noise
 from gate.report.numbers import count, points, roughly, share
 from gate.report.words import stop_reason_in_words
 from gate.result import ArmSummary, CoverageSummary, CurvePoint, LayerSummary, Result
@@ -340,7 +341,7 @@ def _false_coverage(facts: RunFacts) -> Iterator[Cause]:
         )
         compared = max(one.executions for one in false.values())
         few = f" That is after {count(compared)} executions each: a longer run tells it from luck." if compared < FEW_COMPARED else ""
-        sound = [name for name, said in facts.result.coverage.items() if said.kind == "share" and said.gain > 0 and name not in false]
+        sound = not_filled_by_noise(facts.result.coverage)
         instead = (
             f"Report {' or '.join(sound)}, which noise did not fill here (criterion in the policy); or" if sound else "Where it stays so,"
         )

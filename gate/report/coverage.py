@@ -5,7 +5,7 @@ All renderings take their sentences from here, so that they say the same thing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gate.report.numbers import amount, count, points, roughly, share
 from gate.report.text import NAME, visible
@@ -13,19 +13,21 @@ from gate.result import CampaignSummary, ControlComparison, CoverageSummary, Res
 
 __all__ = [
     "FALSE_MEANING",
-    "FALSE_STEP",
     "NO_SET",
     "about",
     "amount_of",
     "change_of",
     "criterion_name",
     "earned_in_words",
+    "evidence_flags",
     "explained",
     "false_criteria",
     "false_note",
+    "false_step",
     "guidance",
     "noise_in_words",
     "nonfinite_note",
+    "not_filled_by_noise",
     "progress_of",
     "remark",
     "reported",
@@ -37,10 +39,6 @@ NO_SET = "a statistic, not a set: it can fall"
 FALSE_MEANING = (
     "Uniform noise shows a network nothing that its users will ever show it. Coverage that noise gains as fast says how wide the criterion "
     "is open, not where the search has looked: do not take this gain as evidence for or against the model."
-)
-FALSE_STEP = (
-    "Report another criterion (criterion in the policy), watch other layers (coverage.layers), or measure the neurons' ranges on more "
-    "samples (data.profile)."
 )
 _EXPLAINED = {
     "nc": "neurons that were active",
@@ -123,9 +121,38 @@ def false_note(result: Result) -> str | None:
     return f"FALSE COVERAGE in {names}: uniform noise gained as much as the search. Do not take that gain as evidence."
 
 
-def _listed(names: Sequence[str], most: int = 4) -> str:
+def not_filled_by_noise(coverage: Mapping[str, CoverageSummary]) -> tuple[str, ...]:
+    """The criteria that may be reported in place of those with false coverage: shares that rose, and less with noise."""
+    return tuple(
+        name
+        for name, summary in coverage.items()
+        if summary.kind == "share" and summary.gain > 0 and summary.noise is not None and not summary.false_coverage
+    )
+
+
+def false_step(result: Result) -> str:
+    """What to do about false coverage."""
+    others = not_filled_by_noise(result.coverage)
+    named = f"{_listed([criterion_name(name) for name in others], word='or')}, which noise did not fill here" if others else ""
+    return (
+        f"Report {named or 'another criterion'} (criterion in the policy), watch other layers (coverage.layers), or measure the neurons' "
+        "ranges on more samples (data.profile)."
+    )
+
+
+def evidence_flags(result: Result) -> dict[str, str]:
+    """What has to be said beside a metric, and beside every rule over it, so that nobody takes it for more than it is."""
+    name = reported(result)
+    if name is None or not result.coverage[name].false_coverage:
+        return {}
+    return dict.fromkeys(
+        ("coverage_gain", "coverage_gain_per_iteration"), "False coverage: uniform noise gained as much. This is no evidence."
+    )
+
+
+def _listed(names: Sequence[str], most: int = 4, word: str = "and") -> str:
     shown = [*names[:most], *([f"{len(names) - most} more criteria"] if len(names) > most else [])]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {word} {shown[-1]}"
 
 
 def about(value: float) -> str:
@@ -214,7 +241,7 @@ def noise_in_words(summary: CoverageSummary) -> str | None:
         return None
     return (
         f"Uniform noise {_gained(summary, control.gain)} in {_executions(control.executions)}; "
-        f"the search {_gained(summary, control.search_gain)} in its first {count(control.executions)}."
+        f"the search {_gained(summary, control.search_gain)} in its first {count(control.executions)}{_luck(control)}."
     )
 
 

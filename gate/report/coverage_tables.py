@@ -6,7 +6,6 @@ from typing import Any
 
 from gate.report.coverage import (
     FALSE_MEANING,
-    FALSE_STEP,
     about,
     amount_of,
     change_of,
@@ -14,6 +13,7 @@ from gate.report.coverage import (
     earned_in_words,
     explained,
     false_criteria,
+    false_step,
     guidance,
     noise_in_words,
     nonfinite_note,
@@ -45,7 +45,7 @@ def coverage_page(result: Result) -> dict[str, Any]:
         "rows_left_out": len(result.coverage) - len(shown),
         "false": [_false(name, result.coverage[name]) for name in false_criteria(result)[:_MOST_CRITERIA]],
         "false_meaning": FALSE_MEANING,
-        "false_step": FALSE_STEP,
+        "false_step": false_step(result),
         "cards": _cards(result, name, result.coverage[name]) if name is not None and result.campaign is not None else [],
         "about": criterion_name(name) if name is not None else "",
         "panels": panels(result.curve, {name: summary.kind for name, summary in result.coverage.items()}),
@@ -61,6 +61,7 @@ def coverage_page(result: Result) -> dict[str, Any]:
         "layers_left_out": layers_left_out,
         "classes": [_of_class(row, result) for row in classes[:_MOST_CLASSES]],
         "classes_left_out": max(0, len(classes) - _MOST_CLASSES),
+        "guides": [criterion_name(name) for name, summary in result.coverage.items() if summary.guides],
         "classes_have_output": any(row.output is not None for row in classes),
         "unreached": [_unreached(name, summary) for name, summary in shown.items() if summary.unreached],
     }

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from gate.policy.threshold import Threshold
 from gate.report import reproduce
 from gate.report.bar import Bar, bar
-from gate.report.coverage import false_note, reported
+from gate.report.coverage import evidence_flags, false_note
 from gate.report.coverage_tables import coverage_page
 from gate.report.gallery import MOST, Card, Gallery, gallery
 from gate.report.numbers import amount, count, duration, interval, is_share, share, split
@@ -117,7 +117,7 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
     css, js = _inline("report.css"), _inline("report.js")
     shown = gallery(result, folder)
     rules = worst_first(result.rules)
-    flags = _flags(result)
+    flags = evidence_flags(result)
     weak = _weak(result)
     operators = _operators(result.campaign)
     causes = _causes(result, shown)
@@ -227,16 +227,6 @@ def _limit_for(name: str, rules: Sequence[RuleResult]) -> tuple[Threshold | None
         if rule.metric == name and rule.slice is None and not (rule.status is Status.SKIPPED and rule.value is not None)
     ]
     return (limit_of(judged[0]), judged[0]) if judged else (None, None)
-
-
-def _flags(result: Result) -> dict[str, str]:
-    """What has to be said beside a metric, and beside every rule over it, so that nobody takes it for more than it is."""
-    name = reported(result)
-    if name is None or not result.coverage[name].false_coverage:
-        return {}
-    return dict.fromkeys(
-        ("coverage_gain", "coverage_gain_per_iteration"), "False coverage: uniform noise gained as much. This is no evidence."
-    )
 
 
 def _card_groups(result: Result, flags: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -5,16 +5,17 @@ GitHub discards a summary over 1 MiB whole, so every list here is capped and say
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from gate.report import reproduce
 from gate.report.coverage import (
     FALSE_MEANING,
-    FALSE_STEP,
     amount_of,
     criterion_name,
+    evidence_flags,
     false_criteria,
     false_note,
+    false_step,
     guidance,
     noise_in_words,
     nonfinite_note,
@@ -127,14 +128,16 @@ def _rules(result: Result) -> str:
     missing = no_rules(result)
     if missing:
         return missing
-    ordered = worst_first(result.rules)
-    table = _table(("Status", "Rule", "Value", "Limit", "What was found"), [_rule(rule) for rule in ordered[:_MOST_RULES]])
+    ordered, flags = worst_first(result.rules), evidence_flags(result)
+    table = _table(("Status", "Rule", "Value", "Limit", "What was found"), [_rule(rule, flags) for rule in ordered[:_MOST_RULES]])
     rest = len(ordered) - _MOST_RULES
     return f"{table}\n\n{rest} more rules are in `result.json`." if rest > 0 else table
 
 
-def _rule(rule: RuleResult) -> tuple[str, ...]:
+def _rule(rule: RuleResult, flags: Mapping[str, str]) -> tuple[str, ...]:
     found = markdown(rule.explanation)
+    if rule.metric in flags:
+        found += f" **⚠ {flags[rule.metric]}**"
     if rule.next_step and rule.status not in (Status.PASS, Status.SKIPPED):
         found += f" *{markdown(rule.next_step)}*"
     if rule.waiver:
@@ -194,7 +197,7 @@ def _coverage(result: Result) -> list[str]:
     if len(flagged) > _MOST_FALSE:
         lines.append(f"- … and in {count(len(flagged) - _MOST_FALSE)} more criteria")
     if flagged:
-        lines.append(f"- {markdown(FALSE_MEANING)} {markdown(FALSE_STEP)}")
+        lines.append(f"- {markdown(FALSE_MEANING)} {markdown(false_step(result))}")
     return [*blocks, *(["\n".join(lines)] if lines else [])]
 
 

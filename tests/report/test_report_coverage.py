@@ -251,7 +251,25 @@ def test_false_coverage_is_impossible_to_miss(tmp_path: Path) -> None:
     text = markdown.render(result)
     assert text.index("FALSE COVERAGE in KMNC and NBC") < text.index("### Rules")
     assert "KMNC ⚠ **false coverage**" in text
+    assert text.count("**⚠ False coverage: uniform noise gained as much. This is no evidence.**") == about_gain - 1
+    assert "Nothing has to be done. The warning about coverage says how the next run can tell more." in shown
     assert f"! {alarm}" in terminal_of(result)
+
+
+def test_false_coverage_names_what_noise_did_not_fill_and_says_where_luck_may_have_done_it(tmp_path: Path) -> None:
+    result = make_run(tmp_path, Verdict.PASS, 0, false_coverage=True)
+    sound = [name for name, told in result.coverage.items() if told.kind == "share" and not told.false_coverage]
+    named = " or ".join(name.upper() for name in sound)
+    for text in (words_of(html.render(result, tmp_path)), markdown.render(result)):
+        assert f"Report {named}, which noise did not fill here (criterion in the policy)" in text
+        assert "in its first 600." in text
+    few = ControlComparison(executions=80, gain=0.02, search_gain=0.01)
+    result = changed(result, "kmnc", noise=few)
+    for name in sound:
+        result = changed(result, name, noise=None)
+    for text in (words_of(html.render(result, tmp_path)), markdown.render(result)):
+        assert "Report another criterion (criterion in the policy)" in text
+        assert "the search gained 1.0 points in its first 80, in too few executions to build on." in text
 
 
 def test_a_long_list_of_false_coverage_stays_short(tmp_path: Path) -> None:

@@ -42,6 +42,18 @@ def test_a_page_from_disk_loads_nothing_complains_of_nothing_and_fits_its_window
     assert [url for url in visit.requests if not url.startswith("data:")] == [page_file.as_uri()]
 
 
+def test_on_a_telephone_every_table_about_coverage_is_read_without_moving_it_sideways(
+    run_named: Callable[[str], Path], visit: Visit
+) -> None:
+    visit.page.set_viewport_size({"width": 390, "height": 900})
+    visit.page.goto((run_named("fail with photographs") / "report.html").as_uri())
+    visit.page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
+    boxes = "[...document.querySelectorAll('#coverage .scroll')]"
+    heads = f"{boxes}.filter(box => box.scrollWidth > box.clientWidth).map(box => box.innerText.slice(0, 60))"
+    assert visit.page.evaluate(f"{boxes}.length") >= 6
+    assert visit.page.evaluate(heads) == []
+
+
 @pytest.mark.parametrize("name", ["fail with photographs", "hostile"])
 def test_the_page_works_inside_a_sandboxed_frame_without_storage(run_named: Callable[[str], Path], visit: Visit, name: str) -> None:
     text = (run_named(name) / "report.html").read_text(encoding="utf-8")
