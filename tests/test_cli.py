@@ -26,7 +26,18 @@ def _gate(*arguments: str | Path, cwd: Path | None = None, env: dict[str, str] |
     )
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["corpus", "export", "--help"], ["layers", "--help"], ["doctor", "--help"], ["nonsense"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["run", "--help"],
+        ["corpus", "export", "--help"],
+        ["layers", "--help"],
+        ["doctor", "--help"],
+        ["nonsense"],
+    ],
+)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     script = f"""
 import sys

@@ -93,8 +93,8 @@ _SPECS = (
         kind="adequacy",
         meaning="How much neuron coverage the search's valid mutants added to that of the seed inputs; it says how hard the gate looked.",
         higher_is_worse=False,
-        next_step="Let `gate doctor --run` look for the reason in this run. Often it is a small budget, a threshold that no output reaches, "
-        "or seed inputs that cover nearly all.",
+        next_step="Let `gate doctor --run` look for the reason in this run. Often it is a small budget, a threshold that no output "
+        "reaches, or seed inputs that cover nearly all.",
         to_measure=_MORE_SEARCH,
     ),
     MetricSpec(
@@ -103,7 +103,8 @@ _SPECS = (
         kind="adequacy",
         meaning="The coverage gained per mutant over the first thousand mutants of the search.",
         higher_is_worse=False,
-        next_step="Near zero: let `gate doctor --run` look for the reason in this run. Very high: check the profile set and the validity limits.",
+        next_step="Near zero: let `gate doctor --run` look for the reason in this run. Very high: check the profile set and the "
+        "validity limits.",
         to_measure=_MORE_SEARCH,
     ),
     MetricSpec(
