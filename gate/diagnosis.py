@@ -146,7 +146,9 @@ def _nothing_ran(facts: RunFacts) -> Iterator[Cause]:
             weight,
             "The search was short.",
             f"{count(search.executions)} search executions; the campaign ended because {stop_reason_in_words(result.campaign)}.",
-            "Give a larger budget (--budget, --executions), or a smaller share to the other arms in the policy.",
+            "Wait longer for something new (coverage.stall), or give more seeds: a larger budget alone changes nothing."
+            if result.campaign.stop_reason == "saturated"
+            else "Give a larger budget (--budget, --executions), or a smaller share to the other arms in the policy.",
         )
 
 

@@ -10,6 +10,7 @@ from gate.campaign.gain_curve import compare, is_false_coverage
 from gate.campaign.loop import CampaignOutcome, ClassCount
 from gate.config import kind_of
 from gate.metrics import compute
+from gate.metrics.catalogue import CATALOGUE
 from gate.metrics.evidence import CoverageEvidence, Evidence, JudgedSeed, SearchDefect
 from gate.policy.evaluate import evaluate
 from gate.policy.load import LoadedPolicy
@@ -32,6 +33,10 @@ from gate.work import Work
 
 __all__ = ["evidence_of", "judged", "record", "unjudged"]
 
+_STALLED_STEP = (
+    "The campaign ended before its budget, as coverage no longer grew; a larger budget alone changes nothing. Give more seed inputs, or "
+    "wait longer for something new (coverage.stall); where coverage.on_stall is end, freeze lets the judging arm run on."
+)
 _SAID = 200  # characters of a reason that every missing metric repeats
 
 
@@ -68,11 +73,18 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
             "advisory": advisory,
             "policy": policy.info,
             "reasons": reasons,
-            "next_steps": judgement.next_steps,
+            "next_steps": _steps(blank, judgement.next_steps),
             "rules": judgement.rules,
             "metrics": metrics,
         }
     )
+
+
+def _steps(blank: Result, steps: tuple[str, ...]) -> tuple[str, ...]:
+    """What the rules advise; where the search ended itself for having stalled, that comes first, and a larger budget is no advice."""
+    if not steps or blank.campaign is None or blank.campaign.stop_reason != "saturated":
+        return steps
+    return (_STALLED_STEP, *(step for step in steps if step != CATALOGUE["executions"].next_step))
 
 
 def _as_asked(evidence: Evidence, policy: LoadedPolicy) -> Evidence:

@@ -108,6 +108,13 @@ def test_a_search_of_a_few_executions() -> None:
     assert "because the time budget was used up" in found.causes[0].evidence
 
 
+def test_a_larger_budget_is_no_advice_for_a_search_that_ended_itself() -> None:
+    causes = {cause.kind: cause for cause in diagnose(_facts(executions=600, campaign={"stop_reason": "saturated"})).causes}
+    assert "a larger budget alone changes nothing" in causes["few_executions"].advice
+    causes = {cause.kind: cause for cause in diagnose(_facts(executions=600, campaign={"stop_reason": "wall"})).causes}
+    assert causes["few_executions"].advice.startswith("Give a larger budget")
+
+
 def test_mutants_that_are_hardly_ever_valid() -> None:
     operators = {"fog": {"executions": 500, "valid": 4}, "blur": {"executions": 500, "valid": 400}, "rare": {"executions": 2, "valid": 0}}
     found = diagnose(_facts(valid=100, operators=operators))
