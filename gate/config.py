@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -36,7 +36,9 @@ Kind = Literal["share", "count", "statistic"]
 UNBOUNDED: dict[str, Kind] = {"tknp": "count", "map": "count", "nlc": "statistic"}  # whose value is no share of a fixed number of items
 
 Criterion = Literal["nc", "kmnc", "nbc", "snac", "tknc", "tknp", "map", "output", "nlc", "lsa", "dsa", "mdsa"]
-Bounds = tuple[float, float]
+FLOAT32_MAX = (2 - 2**-23) * 2.0**127  # activations are float32, so no larger number can be compared with one
+Output = Annotated[float, Field(ge=-FLOAT32_MAX, le=FLOAT32_MAX)]
+Bounds = tuple[Output, Output]
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>s|m|h)")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -146,18 +148,18 @@ class CoverageSettings(_Section):
     criteria: tuple[Criterion, ...] = ("kmnc", "nbc")  # also written kmnc+nbc
     guide: tuple[Criterion, ...] | None = None  # those that the search follows; default: all of criteria
     neuron: Literal["mean", "max", "element"] = "mean"  # what a neuron of a convolution or token layer is; see docs/coverage.md
-    nc_threshold: float = 0.75
+    nc_threshold: Output = 0.75
     nc_scale: Literal["layer", "none"] = "layer"
     kmnc_sections: int = Field(default=100, ge=2, le=10_000)
     kmnc_edges: Literal["left", "right"] = "left"
-    nbc_margin: float = Field(default=0.0, ge=0)  # standard deviations by which the range is widened
+    nbc_margin: float = Field(default=0.0, ge=0, le=FLOAT32_MAX)  # standard deviations by which the range is widened
     nbc_bounds: Bounds | None = None  # fixed limits instead of the range
-    snac_margin: float = Field(default=0.0, ge=0)
+    snac_margin: float = Field(default=0.0, ge=0, le=FLOAT32_MAX)
     snac_bounds: Bounds | None = None
     tknc_k: int = Field(default=2, ge=1, le=1_000)
     tknp_k: int = Field(default=2, ge=1, le=1_000)
     tknp_joint: bool = False  # one pattern over all layers, instead of one a layer
-    map_threshold: float = 0.0  # an output above it counts as active
+    map_threshold: Output = 0.0  # an output above it counts as active
     map_window: int | None = Field(default=None, ge=1)  # layers in a row that make one pattern; default: all
     output_sections: int = Field(default=10, ge=1, le=1_000)  # of the confidence, for each class
     surprise_sections: int = Field(default=100, ge=1, le=100_000)  # of lsa, dsa and mdsa
@@ -177,6 +179,13 @@ class CoverageSettings(_Section):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split("+"))
         return tuple(value) if isinstance(value, list) else value  # of JSON: behind this function strict validation takes no list
+
+    @field_validator("layers", mode="before")
+    @classmethod
+    def _names(cls, value: Any) -> Any:
+        if value == "auto" or (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)):
+            return value
+        raise ValueError('must be auto or a list of names, such as ["features.*"]; names of digits alone need quotes')
 
     @field_validator("criteria", "layers", "guide")
     @classmethod

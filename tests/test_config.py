@@ -159,6 +159,12 @@ BAD: list[tuple[str, str]] = [
     ("coverage: {criteria: [kmnc, kmnc]}\n", "coverage.criteria"),
     ("coverage: {criteria: [mcdc]}\n", "coverage.criteria"),
     ("coverage: {guide: [nc]}\n", "coverage"),
+    ("coverage: {layers: conv*}\n", "auto or a list of names"),
+    ("coverage: {layers: [0, 3]}\n", "need quotes"),
+    ("coverage: {nc_scale: none, nc_threshold: 1e39}\n", "coverage.nc_threshold"),  # float32 ends at 3.4e38
+    ("coverage: {nbc_bounds: [0, 1e39]}\n", "coverage.nbc_bounds"),
+    ("coverage: {snac_margin: 1e300}\n", "coverage.snac_margin"),
+    ("coverage: {map_threshold: -1e39}\n", "coverage.map_threshold"),
     ("classes: 10\n", "classes"),
     ("classes: [1, 2]\n", "classes"),
     ("budget: {wall: 600}\n", "budget.wall"),

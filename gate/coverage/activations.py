@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor
 
-from gate.coverage.number_options import FLOAT32_MAX
+from gate.config import FLOAT32_MAX
 
 __all__ = ["ActivationBatch", "Activations", "check_layer", "said_of"]
 
@@ -161,21 +161,29 @@ class ActivationBatch:
             for block, (values, index), shared in zip(blocks, found, tied, strict=True):
                 ordered, order = torch.sort(block[shared], dim=1, descending=True, stable=True)
                 values[shared], index[shared] = ordered[:, : values.shape[2]], order[:, : index.shape[2]]
-        neurons, start = [], 0
-        for block, (_, index) in zip(blocks, found, strict=True):
-            stop = start + block.shape[1] * block.shape[2]
-            neurons.append(index[:, :, :k] + torch.arange(start, stop, block.shape[2], device=self.device)[:, None])
-            start = stop
-        return torch.cat(neurons, 1), torch.cat([values[:, :, :k] > -torch.inf for values, _ in found], 1)
+        first = [torch.arange(start, stop, width, device=self.device) for start, stop, width in self._runs]
+        neurons = torch.cat([index[:, :, :k] for _, index in found], 1) + torch.cat(first)[:, None]
+        if self.finite is None:
+            return neurons, torch.ones_like(neurons, dtype=torch.bool)
+        return neurons, torch.cat([values[:, :, :k] > -torch.inf for values, _ in found], 1)
 
     def _blocks(self, flat: Tensor) -> list[Tensor]:
         """Views [N, layers, width] of ``flat`` [N, M], in item order: equally wide layers in a row, which one call serves."""
-        blocks, start = [], 0
-        for width, run in itertools.groupby(self.layers.values()):
-            number = sum(1 for _ in run)
-            blocks.append(flat[:, start : start + number * width].view(len(flat), number, width))
-            start += number * width
-        return blocks
+        return [flat[:, start:stop].view(len(flat), (stop - start) // width, width) for start, stop, width in self._runs]
+
+    @property
+    def _runs(self) -> list[tuple[int, int, int]]:
+        """First neuron, one past the last, and width of the layers, for all equally wide layers in a row."""
+
+        def make() -> list[tuple[int, int, int]]:
+            runs, start = [], 0
+            for width, run in itertools.groupby(self.layers.values()):
+                stop = start + width * sum(1 for _ in run)
+                runs.append((start, stop, width))
+                start = stop
+            return runs
+
+        return self.memo("runs", make)
 
 
 def spans_of(layers: Mapping[str, int]) -> dict[str, tuple[int, int]]:

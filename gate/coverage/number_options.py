@@ -5,9 +5,9 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, cast
 
-__all__ = ["FLOAT32_MAX", "checked_number"]
+from gate.config import FLOAT32_MAX
 
-FLOAT32_MAX = (2 - 2**-23) * 2.0**127  # activations are float32, so no larger number can be compared with one
+__all__ = ["checked_number"]
 
 
 def checked_number(option: str, value: Any, *, least: float = -FLOAT32_MAX, most: float = FLOAT32_MAX) -> float:

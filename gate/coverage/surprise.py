@@ -178,9 +178,15 @@ class SurpriseCriterion(ItemCriterion):
 
     def _missing(self) -> str | None:
         if not len(self._classes):
-            return f"{self.name} needs profile samples with their classes: call fit(acts, y) first"
+            return self._without_references()
         self._prepare()
         return None
+
+    def _without_references(self) -> str:
+        # Layers become known by fit, which takes samples in only where all of their activations are finite.
+        if self._layers:
+            return f"{self.name} needs profile samples whose activations are all finite: of every one, some neuron gave NaN or infinity"
+        return f"{self.name} needs profile samples with their classes: call fit(acts, y) first"
 
     def _prepare(self) -> None:
         """Works out what the references say; they stay as they are from the first update on."""
@@ -188,7 +194,7 @@ class SurpriseCriterion(ItemCriterion):
             return
         references = self._references  # sorts the classes too
         if not len(references):
-            raise ValueError(f"{self.name} needs profile samples with their classes: call fit(acts, y) first")
+            raise ValueError(self._without_references())
         self._labels, counts = torch.unique_consecutive(self._classes, return_counts=True)
         self._defined = counts >= self.least
         self._starts = [0, *counts.cumsum(0).tolist()]

@@ -89,6 +89,16 @@ def test_labels_logits_and_masks_that_are_none_are_refused() -> None:
         criterion("nc").update(two["l"])  # type: ignore[arg-type]
 
 
+def test_a_profile_set_without_one_finite_sample_is_named_as_the_cause() -> None:
+    for name in ("lsa", "dsa", "mdsa"):
+        c = criterion(name)
+        with pytest.raises(ValueError, match="call fit"):
+            c.update({"l": torch.zeros(2, 2)}, torch.zeros(2, 2))
+        c.fit({"l": torch.tensor([[0.0, torch.nan], [torch.inf, 1.0]])}, torch.tensor([0, 1]))
+        with pytest.raises(ValueError, match="are all finite"):
+            c.update({"l": torch.zeros(2, 2)}, torch.zeros(2, 2))
+
+
 def test_outputs_farther_apart_than_float32_can_hold_are_scaled_all_the_same() -> None:
     far = {"l": torch.tensor([[-3e38, 0.0, 3e38], [-1.0, 0.0, 1.0]]), "other": torch.tensor([[0.0, 1.0], [0.0, 1.0]])}
     one = criterion("nc", threshold=0.4)

@@ -220,7 +220,7 @@ def test_mistakes_in_use_are_told(name: str) -> None:
     c.update(acts, _logits(y))
     with pytest.raises(ValueError, match="make a new criterion"):
         c.fit(acts, y)
-    with pytest.raises(ValueError, match="call fit"):
+    with pytest.raises(ValueError, match="are all finite"):
         criterion(name).fit({layer: values * torch.nan for layer, values in acts.items()}, y).update(acts, _logits(y))
     flat = {layer: torch.ones_like(values) for layer, values in acts.items()}
     with pytest.raises(ValueError, match=r"gives no scale|no neuron varies"):
