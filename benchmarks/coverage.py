@@ -19,6 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+# As in the gate's worker. Threads that wait by spinning make a busy machine many times slower, and this measurement meaningless.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported
+
 import torch
 from rich.console import Console
 from rich.table import Table
