@@ -20,10 +20,12 @@ from torch import Tensor
 from gate.coverage.activations import ActivationBatch, Activations, check_layer, said_of, spans_of
 from gate.coverage.bits import Bits
 from gate.coverage.merging import Merging, join
+from gate.errors import ConfigError
 
 __all__ = ["Criterion"]
 
 FORMAT = 2
+LARGEST = 1 << 27  # neurons: half a gibibyte of activations for every sample
 
 
 class Criterion(ABC):
@@ -312,6 +314,12 @@ class Criterion(ABC):
         return spans_of(self._layers)
 
     def _lay_out(self, layers: Mapping[str, int], device: torch.device) -> None:
+        if sum(layers.values()) > LARGEST:
+            raise ConfigError(
+                f"{sum(layers.values()):,} neurons are more than coverage can watch, {LARGEST:,}.",
+                where="coverage.layers",
+                hint="Watch fewer layers, or take coverage.neuron: mean.",
+            )
         self._layers = dict(layers)
         self._device = device
         self._nonfinite = torch.zeros(self.neurons, dtype=torch.bool, device=device)

@@ -30,6 +30,7 @@ import json
 import math
 import os
 import re
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -218,7 +219,10 @@ class _Wanted:
         if np.lib.format.read_magic(stream) != (1, 0):
             raise ValueError(f"{self.name} is of another version of .npy")
         # Before anything is made that is as large as the file says.
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+        try:
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+        except (SyntaxError, tokenize.TokenError) as error:  # what a header that is no Python comes to in NumPy
+            raise ValueError(f"{self.name} has no header of .npy") from error
         if shape != self.shape or fortran or dtype != self.dtype or len(data) - stream.tell() != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"{self.name} is not what the head says")
         return np.frombuffer(data, dtype=dtype, offset=stream.tell()).reshape(shape)

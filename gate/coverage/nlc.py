@@ -22,8 +22,11 @@ from torch import Tensor
 from gate.coverage.activations import ActivationBatch, spans_of
 from gate.coverage.base import Criterion, tensor_part
 from gate.coverage.merging import Merging
+from gate.errors import ConfigError
 
 __all__ = ["LayerCovariance"]
+
+LARGEST = 1 << 28  # pairs of neurons, four gibibytes of sums
 
 _REACH = 1 << 15  # the largest number of units told apart
 _USUAL = 13  # bits that the largest output of the profile set fills: mutants have the rest
@@ -157,6 +160,14 @@ class LayerCovariance(Criterion):
         widths = torch.tensor(list(self._layers.values()))
         self._layer_of = torch.arange(len(widths)).repeat_interleave(widths, output_size=self.neurons).to(self._device)
         pairs = sum(width**2 for width in self._layers.values())
+        if pairs > LARGEST:
+            widest = max(self._layers, key=self._layers.__getitem__)
+            raise ConfigError(
+                f"NLC would keep sums of {pairs:,} pairs of neurons, more than {LARGEST:,}; {widest!r} alone has {self._layers[widest]:,} "
+                "neurons.",
+                where="coverage",
+                hint="Leave nlc out of coverage.criteria, watch narrower layers, or take coverage.neuron: mean.",
+            )
         self._products = torch.zeros(2, pairs, dtype=torch.float64, device=self._device)
         self._sums = torch.zeros(2, self.neurons, dtype=torch.float64, device=self._device)
         self._counts = torch.zeros(2, len(self._layers), dtype=torch.int64, device=self._device)

@@ -143,7 +143,13 @@ class BoundedCriterion(RangedCriterion):
         self._number, self._mean, self._squares = number, mean, squares
 
     def _missing(self) -> str | None:
-        return super()._missing() if self._bounds is None else None
+        if self._bounds is not None:
+            return None
+        missing = super()._missing()
+        # Once is enough: the ranges stay as they are from the first update on.
+        if missing is None and not self._begun and not bool(self._possible().any()):
+            missing = "no neuron of the watched layers gave a finite value over the profile set, so there are no ranges to leave"
+        return missing
 
     def _move(self, device: torch.device) -> None:
         if self._device != device:

@@ -286,6 +286,11 @@ CHANGES: dict[str, Callable[[dict[str, bytes]], object]] = {
     "a tensor of another shape": _part("kmnc/low", _npy(np.zeros(5, np.float32))),
     "a tensor of another dtype": _part("kmnc/low", _npy(np.zeros(13, np.float64))),
     "a tensor that claims to be endless": _part("kmnc/low", _npy(np.zeros(13, np.float32), (1 << 40,))),
+    "a tensor whose header never ends": _part("kmnc/low", _npy(np.zeros(13, np.float32)).replace(b")", b"(", 1)),
+    "a tensor whose header is no Python": _part("kmnc/low", _npy(np.zeros(13, np.float32)).replace(b"'descr'", b"'desc r", 1)),
+    "a number that no float can hold": _head(
+        lambda h: h["criteria"].update(kmnc={**_kmnc(h), "criterion": "nbc", "options": {"margin": 10**400}})
+    ),
     "a set of zeros": _part("kmnc/hit", bytes(8)),
 }
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gate.coverage import criterion
+from gate.errors import ConfigError
 
 PROFILE = {"l": torch.tensor([[0.0, 1.0, 5.0], [1.0, 3.0, 5.0]])}  # the last neuron never varies
 SEEN = {"l": torch.tensor([[0.2, 2.0, 5.0], [2.0, 0.0, 6.0]])}
@@ -97,6 +98,20 @@ def test_a_profile_set_without_one_finite_sample_is_named_as_the_cause() -> None
         c.fit({"l": torch.tensor([[0.0, torch.nan], [torch.inf, 1.0]])}, torch.tensor([0, 1]))
         with pytest.raises(ValueError, match="are all finite"):
             c.update({"l": torch.zeros(2, 2)}, torch.zeros(2, 2))
+
+
+def test_where_no_neuron_ever_gave_a_finite_value_there_is_nothing_to_leave() -> None:
+    for name in ("nbc", "snac", "kmnc"):
+        with pytest.raises(ValueError, match="no neuron"):
+            criterion(name).fit({"l": torch.full((2, 2), torch.nan)}).update({"l": torch.zeros(1, 2)})
+    assert criterion("snac", bounds=(0.1, 0.9)).fit({"l": torch.full((2, 2), torch.nan)}).update({"l": torch.ones(1, 2)}).tolist() == [2]
+
+
+@pytest.mark.parametrize(("name", "width"), [("nlc", 20_000), ("tknp", 1 << 40), ("map", 1 << 31), ("lsa", 1 << 31)])
+def test_layers_too_wide_to_be_counted_are_refused_before_memory_is_taken(name: str, width: int) -> None:
+    state = criterion(name).state_dict() | {"layers": {"l": width}}
+    with pytest.raises(ConfigError, match="neurons"):
+        criterion(name).load_state_dict(state)
 
 
 def test_outputs_farther_apart_than_float32_can_hold_are_scaled_all_the_same() -> None:
