@@ -183,8 +183,10 @@ class CoverageSettings(_Section):
     @field_validator("layers", mode="before")
     @classmethod
     def _names(cls, value: Any) -> Any:
-        if value == "auto" or (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)):
+        if value == "auto":
             return value
+        if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
+            return tuple(value)  # see _joined
         raise ValueError('must be auto or a list of names, such as ["features.*"]; names of digits alone need quotes')
 
     @field_validator("criteria", "layers", "guide")

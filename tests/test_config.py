@@ -251,3 +251,10 @@ def test_settings_can_not_be_changed_afterwards() -> None:
     settings = load(environment={}).settings
     with pytest.raises(ValueError, match="frozen"):
         settings.seed = 3  # type: ignore[misc]
+
+
+def test_settings_survive_json_as_they_are() -> None:
+    settings = Settings.model_validate(
+        {"coverage": {"layers": ("conv*", "1"), "criteria": "kmnc+nbc", "guide": ("nbc",), "nbc_bounds": (0.1, 0.9)}, "classes": ("a", "b")}
+    )
+    assert Settings.model_validate_json(settings.model_dump_json()) == settings
