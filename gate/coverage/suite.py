@@ -22,17 +22,17 @@ class Suite:
 
     Args:
         criteria: by name; they must have seen the same layers, or none yet.
-        guide: those whose newly covered items ``update`` adds up; all where None.
+        guide: those whose newly covered items ``update`` adds up, also written ``kmnc+nbc``; all where None.
 
     Raises:
         ValueError: no criteria, or a guide that is none of them.
     """
 
-    def __init__(self, criteria: Mapping[str, Criterion], guide: Sequence[str] | None = None) -> None:
+    def __init__(self, criteria: Mapping[str, Criterion], guide: Sequence[str] | str | None = None) -> None:
         if not criteria:
             raise ValueError("no criteria given")
         self.criteria = dict(criteria)
-        self.guide = tuple(guide or criteria)
+        self.guide = tuple(part.strip() for part in guide.split("+")) if isinstance(guide, str) else tuple(guide or criteria)
         for name in self.guide:
             if name not in self.criteria:
                 raise ValueError(f"{name!r} can't guide: it is not among {', '.join(self.criteria)}")

@@ -88,3 +88,13 @@ def test_a_batch_answers_every_criterion_by_its_own_ranges_however_many_have_loo
         # Gone after each turn, so that the next one's ranges may lie where these did.
         assert int(c.update(batch)) == turn % 2
         del c
+
+
+def test_the_guides_alone_say_what_a_sample_is_worth_and_may_be_written_joined() -> None:
+    profile, probe = as_tensors(draw(1, 12)), as_tensors(draw(2, 9))
+    alone = {name: criterion(name).fit(profile).update(probe) for name in ("nbc", "tknc")}
+    for guide in ("tknc + nbc", ("tknc", "nbc")):
+        suite = Suite({name: criterion(name) for name in ("kmnc", "nbc", "tknc")}, guide).fit(profile)
+        assert suite.update(probe).tolist() == (alone["nbc"] + alone["tknc"]).tolist()
+    with pytest.raises(ValueError, match="'snac' can't guide"):
+        Suite({"nbc": criterion("nbc")}, "snac")
