@@ -155,10 +155,11 @@ class ActivationBatch:
         blocks = self._blocks(self.replaced(-torch.inf))
         # One more than wanted shows whether the last place is shared.
         found: list[Sequence[Tensor]] = [block.topk(min(k + 1, block.shape[2]), dim=2) for block in blocks]
-        tied = [(values[:, :, 1:] == values[:, :, :-1]).any(2) for values, _ in found]
-        if bool(torch.cat(tied, 1).any()):
+        tied = [values[:, :, 1:] == values[:, :, :-1] for values, _ in found]
+        if bool(torch.cat([shared.flatten(1) for shared in tied], 1).any()):
             # topk leaves open which of equal outputs it takes; a stable sort does not. It costs more, so only where there are any.
-            for block, (values, index), shared in zip(blocks, found, tied, strict=True):
+            for block, (values, index), pairs in zip(blocks, found, tied, strict=True):
+                shared = pairs.any(2)
                 ordered, order = torch.sort(block[shared], dim=1, descending=True, stable=True)
                 values[shared], index[shared] = ordered[:, : values.shape[2]], order[:, : index.shape[2]]
         first = [torch.arange(start, stop, width, device=self.device) for start, stop, width in self._runs]

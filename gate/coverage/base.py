@@ -39,6 +39,7 @@ class Criterion(ABC):
     name: ClassVar[str]
     merging: ClassVar[Mapping[str, Merging]]
     needs_logits: ClassVar[bool] = False  # whether update wants what the model answered
+    multiplies: ClassVar[bool] = False  # whether counting is for the most part products of matrices, for which several threads are faster
     needs_labels: ClassVar[bool] = False  # whether fit wants the classes of the profile set
 
     def __init__(self) -> None:

@@ -26,6 +26,8 @@ from gate.coverage.merging import Merging
 
 __all__ = ["Hits", "ItemCriterion", "NeuronCriterion", "hits_of", "places"]
 
+_FEW = 1 << 15
+
 Hits = tuple[Tensor, Tensor]
 """Sample and item of each hit, int64 [H] both, in the order of the samples; a sample may hit an item once only."""
 
@@ -215,9 +217,16 @@ def _first_to_cover(item: Tensor, sample: Tensor, size: int, samples: int) -> tu
     # Both in one number, so that it needs no stable sort and no way back to the hits; a narrow one sorts faster.
     bits = (samples - 1).bit_length()
     dtype = torch.int32 if size << bits < 1 << 31 else torch.int64
-    ordered = ((item.to(dtype) << bits) | sample.to(dtype)).sort().values
+    ordered = _rising((item.to(dtype) << bits) | sample.to(dtype))
     items = ordered >> bits
     first = torch.ones_like(items, dtype=torch.bool)
     torch.ne(items[1:], items[:-1], out=first[1:])
     ordered = ordered.index_select(0, places(first)).to(torch.int64)
     return ordered >> bits, ordered & ((1 << bits) - 1)
+
+
+def _rising(keys: Tensor) -> Tensor:
+    """``keys`` [H] in rising order."""
+    if keys.device.type == "cpu" and len(keys) < _FEW:
+        return torch.from_numpy(np.sort(keys.numpy()))  # so few PyTorch sorts only half as fast
+    return keys.sort().values

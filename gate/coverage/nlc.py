@@ -59,6 +59,7 @@ class LayerCovariance(Criterion):
     """
 
     name: ClassVar[str] = "nlc"
+    multiplies: ClassVar[bool] = True
     merging: ClassVar[Mapping[str, Merging]] = {
         "nonfinite": Merging.UNION,
         "peak": Merging.SAME,

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from gate.coverage.activations import ActivationBatch, Activations
-from gate.coverage.base import Criterion, split
+from gate.coverage.base import Criterion, Parts, split
 from gate.coverage.discovery import Discovery, Estimate, discovery_of
+from gate.coverage.one_thread import one_thread
 from gate.coverage.ranges import share_ranges
 
 __all__ = ["Suite"]
@@ -60,14 +61,20 @@ class Suite:
         """``update`` of every criterion: what it returned, by name."""
         batch = self.batch(acts, logits)
         parts = split(batch, earns)
-        added = {}
-        for name, one in self.criteria.items():
-            one._batch(batch, None)
-            added[name] = one._counted(batch, parts)
-            if name in self._discovery:
-                for _, part, earning in parts:
-                    if earning:
-                        self._discovery[name].take(part)
+        added: dict[str, Tensor] = {}
+        with one_thread(batch.device):
+            added.update((name, self._update(name, batch, parts)) for name, one in self.criteria.items() if not one.multiplies)
+        added.update((name, self._update(name, batch, parts)) for name, one in self.criteria.items() if one.multiplies)
+        return {name: added[name] for name in self.criteria}
+
+    def _update(self, name: str, batch: ActivationBatch, parts: Parts) -> Tensor:
+        one = self.criteria[name]
+        one._batch(batch, None)
+        added = one._counted(batch, parts)
+        if name in self._discovery:
+            for _, part, earning in parts:
+                if earning:
+                    self._discovery[name].take(part)
         return added
 
     def together(self, added: Mapping[str, Tensor]) -> Tensor:
@@ -75,7 +82,9 @@ class Suite:
 
         A statistic that falls counts as 0 here, so that it takes nothing away from what the others found.
         """
-        return torch.stack([added[name].clamp(min=0).to(torch.float64) for name in self.guide]).sum(0)
+        counts = [added[name] for name in self.guide if not added[name].is_floating_point()]
+        gains = [added[name].clamp(min=0) for name in self.guide if added[name].is_floating_point()]
+        return torch.stack(([torch.stack(counts).sum(0).to(torch.float64)] if counts else []) + gains).sum(0)
 
     def estimate_discovery(self) -> None:
         """From now on keeps, for the criteria that have items, what ``discovery`` needs. What is covered by now counts as known."""

@@ -55,6 +55,7 @@ class SurpriseCriterion(ItemCriterion):
     # The references come first: reading them sorts the classes too.
     merging: ClassVar[Mapping[str, Merging]] = {**ItemCriterion.merging, "references": Merging.SAME, "classes": Merging.SAME}
     needs_logits: ClassVar[bool] = True
+    multiplies: ClassVar[bool] = True
     needs_labels: ClassVar[bool] = True
     least: ClassVar[int] = 1  # references without which a class has no surprise
 
