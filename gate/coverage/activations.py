@@ -170,7 +170,11 @@ class ActivationBatch:
 
     def _blocks(self, flat: Tensor) -> list[Tensor]:
         """Views [N, layers, width] of ``flat`` [N, M], in item order: equally wide layers in a row, which one call serves."""
-        return [flat[:, start:stop].view(len(flat), (stop - start) // width, width) for start, stop, width in self._runs]
+
+        def make() -> list[Tensor]:
+            return [flat[:, start:stop].view(len(flat), (stop - start) // width, width) for start, stop, width in self._runs]
+
+        return self.memo("blocks", make) if flat is self.flat else make()
 
     @property
     def _runs(self) -> list[tuple[int, int, int]]:

@@ -54,12 +54,15 @@ class Bits:
         return bits
 
     def has(self, items: Tensor) -> Tensor:
-        """bool, the shape of ``items`` (int64, each from 0 to size - 1)."""
+        """bool, the shape of ``items`` (int32 or int64, each from 0 to size - 1)."""
         words = torch.index_select(self.words, 0, (items >> 5).reshape(-1)).view(items.shape)
         return ((words >> (items & 31)) & 1).to(torch.bool)
 
     def add(self, items: Tensor, *also: Bits) -> None:
-        """Puts ``items`` in, and into ``also``: int64 [H], all different, none of them in yet. (So adding bits up is or-ing them.)"""
+        """Puts ``items`` in, and into ``also``: int32 or int64 [H], all different, none of them in yet.
+
+        Adding their bits up is therefore the same as or-ing them.
+        """
         word, bit = items >> 5, torch.ones_like(items, dtype=torch.int32) << (items & 31).to(torch.int32)
         for bits in (self, *also):
             bits.words.index_add_(0, word, bit)

@@ -208,7 +208,7 @@ def places(mask: Tensor) -> Tensor:
 
 
 def _first_to_cover(item: Tensor, sample: Tensor, size: int, samples: int) -> tuple[Tensor, Tensor]:
-    """Every distinct item of some hits, rising, and the first sample that covers it; int64 [D] both.
+    """Every distinct item of some hits, rising, int32 or int64 [D], and the first sample that covers it, int64 [D].
 
     Args:
         item: int64 [H], each below ``size``.
@@ -221,8 +221,8 @@ def _first_to_cover(item: Tensor, sample: Tensor, size: int, samples: int) -> tu
     items = ordered >> bits
     first = torch.ones_like(items, dtype=torch.bool)
     torch.ne(items[1:], items[:-1], out=first[1:])
-    ordered = ordered.index_select(0, places(first)).to(torch.int64)
-    return ordered >> bits, ordered & ((1 << bits) - 1)
+    ordered = ordered.index_select(0, places(first))
+    return ordered >> bits, (ordered & ((1 << bits) - 1)).to(torch.int64)
 
 
 def _rising(keys: Tensor) -> Tensor:

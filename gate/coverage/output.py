@@ -122,10 +122,12 @@ class OutputCoverage(ItemCriterion):
     def _fresh(self, batch: ActivationBatch, known: Bits) -> Hits:
         assert batch.logits is not None
         logits = batch.logits.to(torch.float64)
-        finite = torch.isfinite(logits)
-        self._broken |= ~finite.all(0)
-        usable = finite.all(1)
-        logits = torch.where(usable[:, None], logits, 0)
+        usable: Tensor | None = None  # all, as a rule: one sum tells
+        if not bool(torch.isfinite(logits.sum())):
+            finite = torch.isfinite(logits)
+            self._broken |= ~finite.all(0)
+            usable = finite.all(1)
+            logits = torch.where(usable[:, None], logits, 0)
         if self._columns == 1:
             logits = torch.cat([torch.zeros_like(logits), logits], 1)
         label = logits.argmax(1)  # the first of equals
@@ -134,7 +136,8 @@ class OutputCoverage(ItemCriterion):
         # Rounding may carry a confidence beyond either end.
         section = ((confidence - lowest) / (1 - lowest) * self._sections).clamp_(0, self._sections - 1).to(torch.int64)
         item = label * self._sections + section
-        sample = (usable & ~known.has(item)).nonzero().flatten()
+        fresh = ~known.has(item)
+        sample = (fresh if usable is None else fresh & usable).nonzero().flatten()
         return sample, item[sample]
 
     def _part(self, key: str, value: Any) -> Any:

@@ -98,3 +98,32 @@ def test_the_guides_alone_say_what_a_sample_is_worth_and_may_be_written_joined()
         assert suite.update(probe).tolist() == (alone["nbc"] + alone["tknc"]).tolist()
     with pytest.raises(ValueError, match="'snac' can't guide"):
         Suite({"nbc": criterion("nbc")}, "snac")
+
+
+@pytest.mark.parametrize("sleeping", [True, False])
+def test_small_work_is_not_shared_out_among_threads_that_sleep(sleeping: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, int] = {}
+
+    def watched(one: Criterion) -> Criterion:
+        counted = one._count
+
+        def count(batch: ActivationBatch, *, earning: bool) -> torch.Tensor:
+            seen[one.name] = torch.get_num_threads()
+            return counted(batch, earning=earning)
+
+        monkeypatch.setattr(one, "_count", count)
+        return one
+
+    monkeypatch.setattr("gate.coverage.one_thread._THREADS_SLEEP", sleeping)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        suite = Suite({name: watched(criterion(name)) for name in ("nlc", "kmnc", "map")}).fit(as_tensors(draw(1, 12)))
+        assert list(suite.update_each(as_tensors(draw(2, 5)))) == ["nlc", "kmnc", "map"]
+        assert seen == {"kmnc": 1 if sleeping else 2, "map": 1 if sleeping else 2, "nlc": 2}
+        monkeypatch.setattr(suite.criteria["map"], "_count", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            suite.update(as_tensors(draw(3, 5)))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
