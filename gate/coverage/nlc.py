@@ -32,6 +32,7 @@ _REACH = 1 << 15  # the largest number of units told apart
 _USUAL = 13  # bits that the largest output of the profile set fills: mutants have the rest
 _WHOLE = float(1 << 53)  # below it float64 adds whole numbers exactly
 _EARNING, _OTHER = 0, 1
+_AT_ONCE = 1 << 18  # entries of a covariance matrix that are looked at together: two mebibytes
 
 
 class LayerCovariance(Criterion):
@@ -241,14 +242,11 @@ class LayerCovariance(Criterion):
         narrow = varying.float()
         sizes, slopes = [], []
         for products, (start, stop) in zip(matrices, self._spans.values(), strict=True):
-            covariance = torch.addr(products, sums[start:stop], mean[start:stop], alpha=-1)  # times n
             if self._norm == "L1":
-                size = torch.linalg.vector_norm(covariance, 1)
-                # Signs s are 2p - 1, so dᵀsd is 2dᵀpd - (Σd)²: two passes over the matrix less. A gain needs no more digits than float32.
-                positive, rows = (covariance > 0).float(), narrow[:, start:stop]
-                slope = 2 * ((rows @ positive) * rows).sum(1, dtype=torch.float64) - rows.sum(1, dtype=torch.float64) ** 2
+                size, slope = _first_order_of_l1(products, sums[start:stop], mean[start:stop], narrow[:, start:stop])
                 slope += distance[:, start:stop].abs().sum(1) ** 2 - varying[:, start:stop].abs().sum(1) ** 2
             else:
+                covariance = torch.addr(products, sums[start:stop], mean[start:stop], alpha=-1)  # times n
                 size, rows, edge = torch.linalg.vector_norm(covariance), distance[:, start:stop], constant[start:stop].all()
                 slope = ((rows @ covariance) * rows).sum(1) / size.masked_fill(edge, 1)
                 slope = torch.where(edge, rows.square().sum(1), slope)
@@ -329,3 +327,28 @@ class LayerCovariance(Criterion):
             raise ValueError("the coverage state is damaged: a layer has seen more samples than there were")
         self._per_unit = None
         self._values = {}
+
+
+def _first_order_of_l1(products: Tensor, sums: Tensor, mean: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The L1 norm of a layer's covariance times n, float64; and dᵀsd for each row d of ``rows``, float64 [N], s being its signs.
+
+    Part by part, in memory that every part uses again: the matrices of a network are larger than what a processor holds close by.
+
+    Args:
+        products: float64 [m, m].
+        sums: float64 [m].
+        mean: float64 [m], sums over n.
+        rows: float32 [N, m]; a gain needs no more digits.
+    """
+    width = len(products)
+    height = max(1, min(width, _AT_ONCE // width))
+    covariance, positive = products.new_empty(height, width), rows.new_empty(height, width)
+    sizes, met = [], torch.zeros_like(rows)
+    for start in range(0, width, height):
+        stop = min(start + height, width)
+        part, sign = covariance[: stop - start], positive[: stop - start]
+        torch.addr(products[start:stop], sums[start:stop], mean, alpha=-1, out=part)
+        sizes.append(torch.linalg.vector_norm(part, 1))
+        met.addmm_(rows[:, start:stop], torch.gt(part, 0, out=sign))
+    # Signs are 2p - 1, so dᵀsd is 2dᵀpd - (Σd)²: two passes over the matrix less.
+    return torch.stack(sizes).sum(), 2 * (met * rows).sum(1, dtype=torch.float64) - rows.sum(1, dtype=torch.float64) ** 2
