@@ -26,6 +26,7 @@ __all__ = [
     "OutputSettings",
     "Settings",
     "duration",
+    "joined_by_plus",
     "kind_of",
     "load",
 ]
@@ -63,6 +64,11 @@ def duration(text: str | int | float) -> float:
 def kind_of(criterion: str) -> Kind:
     """What the value of a coverage criterion is."""
     return UNBOUNDED.get(criterion, "share")
+
+
+def joined_by_plus(text: str) -> tuple[str, ...]:
+    """The names in a text such as ``kmnc+nbc``."""
+    return tuple(part.strip() for part in text.split("+"))
 
 
 class _Section(BaseModel):
@@ -169,6 +175,11 @@ class CoverageSettings(_Section):
     on_stall: Literal["freeze", "end", "continue"] = "freeze"  # freeze: only the judging arm goes on; end: the campaign ends
 
     @property
+    def guides(self) -> tuple[Criterion, ...]:
+        """The criteria that the search follows."""
+        return self.guide or self.criteria
+
+    @property
     def reported(self) -> str:
         """The criterion that coverage_gain reports where the policy names none: the first whose value is a share, else the first."""
         return next((name for name in self.criteria if name not in UNBOUNDED), self.criteria[0])
@@ -177,7 +188,7 @@ class CoverageSettings(_Section):
     @classmethod
     def _joined(cls, value: Any) -> Any:
         if isinstance(value, str):
-            return tuple(part.strip() for part in value.split("+"))
+            return joined_by_plus(value)
         return tuple(value) if isinstance(value, list) else value  # of JSON: behind this function strict validation takes no list
 
     @field_validator("layers", mode="before")

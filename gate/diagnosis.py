@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from gate.config import CoverageSettings
+from gate.coverage.listing import listed
 from gate.report.coverage import not_filled_by_noise
 from gate.report.numbers import count, points, roughly, share
 from gate.report.words import stop_reason_in_words
@@ -350,7 +351,7 @@ def _false_coverage(facts: RunFacts) -> Iterator[Cause]:
         yield Cause(
             "false_coverage",
             0.52 * _part(list(false), facts),
-            f"False coverage: uniform noise gained as much as the search, so this gain of {_listed(list(false))} is no evidence.",
+            f"False coverage: uniform noise gained as much as the search, so this gain of {listed(list(false), 3)} is no evidence.",
             f"{told}.{few}",
             f"{instead} watch deeper layers (coverage.layers), or measure the ranges on more samples (data.profile).",
         )
@@ -453,13 +454,7 @@ def _amount(gain: float, facts: RunFacts, name: str) -> str:
 
 
 def _layers(layers: Sequence[LayerSummary]) -> str:
-    return _listed([layer.name for layer in layers])
-
-
-def _listed(names: Sequence[str]) -> str:
-    if len(names) > 3:
-        return f"{', '.join(names[:3])} and {len(names) - 3} more"
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return listed([layer.name for layer in layers], 3)
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:

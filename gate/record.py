@@ -303,7 +303,7 @@ def _coverage_summary(work: Work, outcome: CampaignOutcome, name: str) -> Covera
     estimate = outcome.discovery.get(name)
     return CoverageSummary(
         kind=kind_of(name),
-        guides=name in (settings.guide or settings.criteria),
+        guides=name in settings.guides,
         initial=outcome.initial[name],
         final=outcome.final[name],
         gain=outcome.final[name] - outcome.initial[name],

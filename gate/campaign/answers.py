@@ -180,7 +180,8 @@ class Answers:
                 _need(said[part] <= self._surveyed[name], f"more {part} neurons than {name!r} has")
             if said["range"] is not None:
                 _keys(said["range"], ("low", "low_median", "low_max", "high_min", "high_median", "high"))
-                _need(all(isinstance(value, float | int) and not isinstance(value, bool) for value in said["range"].values()), "no numbers")
+                for part, value in said["range"].items():
+                    _number(value, f"{part} of {name!r}")
 
     def _watch(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _names(arrays, ())
@@ -192,6 +193,7 @@ class Answers:
         for name, neurons in layers.items():
             _count(neurons, f"neurons of {name!r}", least=1)
         self._asked = {**CoverageSettings().model_dump(mode="json"), **parameters["coverage"]}
+        self._asked["guide"] = self._asked["guide"] or self._asked["criteria"]
         self._criteria = tuple(self._asked["criteria"])
         self._layers = dict(layers)
         self._covered, self._gained, self._earned = {}, {}, {}
@@ -259,7 +261,7 @@ class Answers:
     def _added(self, earns: np.ndarray, added: np.ndarray, new: np.ndarray) -> None:
         _need(added.dtype == np.float64 and added.shape == (len(earns), len(self._criteria)), f"added is {added.dtype} {list(added.shape)}")
         _need(bool(np.isfinite(added).all()) and not added[~earns].any(), "coverage for mutants which earn none, by criterion")
-        guides = [name in (self._asked["guide"] or self._criteria) for name in self._criteria]
+        guides = [name in self._asked["guide"] for name in self._criteria]
         _need(
             bool(np.allclose(np.maximum(added[:, guides], 0).sum(axis=1), new, rtol=1e-9, atol=0)),
             "new_items are not what the guides added",
@@ -377,7 +379,7 @@ def _room(asked: Fields, layers: Mapping[str, int], classes: int) -> _Room:
         "tknp": 1 if asked["tknp_joint"] else number,
         "map": max(1, number - (asked["map_window"] or number) + 1),
     }
-    guides = asked["guide"] or asked["criteria"]
+    guides = asked["guide"]
     growing = sum(groups.get(name, 0) for name in guides)
     bounded = all(kind_of(name) != "statistic" for name in guides)
     once = growing + sum(fixed[name][1] for name in guides if name in fixed)

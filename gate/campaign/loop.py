@@ -214,7 +214,7 @@ class Campaign:
         limit = self._coverage.stall_chance
         if limit is None:
             return False
-        estimates = [self.outcome.discovery.get(name) for name in self._coverage.guide or self._coverage.criteria]
+        estimates = [self.outcome.discovery.get(name) for name in self._coverage.guides]
         known = [estimate for estimate in estimates if estimate is not None]
         # A statistic has no such chance; what it may still gain is not known.
         if len(known) < len(estimates) or min(estimate["executions"] for estimate in known) < max(ESTIMATED_FROM, 3 / limit):

@@ -15,7 +15,7 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from gate.config import CoverageSettings
+from gate.config import CoverageSettings, joined_by_plus
 from gate.strict_yaml import nearest
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def criterion(name: str, **options: Any) -> Criterion:
     if "+" in name:
         from gate.coverage.combination import Combination
 
-        parts = [part.strip() for part in name.split("+")]
+        parts = joined_by_plus(name)
         unknown = [key for key in options if key not in parts]
         if unknown:
             raise TypeError(

@@ -13,6 +13,7 @@ from torch import Tensor
 from gate.coverage.activations import ActivationBatch
 from gate.coverage.bits import Bits
 from gate.coverage.items import Hits, places
+from gate.coverage.number_options import checked_whole
 from gate.coverage.ranges import RangedCriterion, beyond, strictly
 
 __all__ = ["KMultisection"]
@@ -47,11 +48,9 @@ class KMultisection(RangedCriterion):
 
     def __init__(self, *, sections: int = 1000, edges: Literal["left", "right"] = "left") -> None:
         super().__init__()
-        if isinstance(sections, bool) or not isinstance(sections, int) or sections < 1:
-            raise ValueError(f"sections must be a whole number of at least 1, not {sections!r}")
         if edges not in ("left", "right"):
             raise ValueError(f"edges must be 'left' or 'right', not {edges!r}")
-        self._sections = sections
+        self._sections = checked_whole("sections", sections)
         self._edges = edges
         self._known_plan: _Plan | None = None
 

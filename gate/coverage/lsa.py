@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gate.coverage.surprise import SurpriseCriterion, checked_bound, checked_choice, chosen_neurons
+from gate.coverage.surprise import SINGULAR, SurpriseCriterion, checked_bound, checked_choice, chosen_neurons
 
 __all__ = ["LikelihoodSurprise"]
 
 _SHRINKAGE = 0.1
-_SINGULAR = 1e-10  # of the largest eigenvalue: below it, float32 activations don't tell a variance from none
 
 
 class LikelihoodSurprise(SurpriseCriterion):
@@ -81,9 +80,7 @@ class LikelihoodSurprise(SurpriseCriterion):
 
     def _derive(self) -> None:
         references = self._references
-        self._chosen = chosen_neurons(references, self._threshold, self._neurons_kept)
-        if not len(self._chosen):
-            raise ValueError(f"{self.name}: no neuron varies with a variance of at least {self._threshold:g} over the profile set")
+        self._chosen = chosen_neurons(self.name, references, self._threshold, self._neurons_kept)
         rows = references[:, self._chosen].double()
         everywhere = rows.var(0, correction=0).diag()
         d = len(self._chosen)
@@ -93,7 +90,7 @@ class LikelihoodSurprise(SurpriseCriterion):
             centred = part - part.mean(0)
             covariance = centred.T @ centred / max(1, n - 1)
             lowest, highest = torch.linalg.eigvalsh(covariance)[[0, -1]].tolist()
-            singular = not lowest > _SINGULAR * highest
+            singular = not lowest > SINGULAR * highest
             if singular:
                 covariance = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * everywhere
             factor = torch.linalg.cholesky(covariance * n ** (-2 / (d + 4)))

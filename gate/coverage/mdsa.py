@@ -11,11 +11,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from gate.coverage.surprise import SurpriseCriterion, check_above_zero, checked_choice, chosen_neurons
+from gate.coverage.surprise import SINGULAR, SurpriseCriterion, check_above_zero, checked_choice, chosen_neurons
 
 __all__ = ["MahalanobisSurprise"]
-
-_SINGULAR = 1e-10  # of the largest eigenvalue: below it, float32 activations don't tell a variance from none
 
 
 class MahalanobisSurprise(SurpriseCriterion):
@@ -72,9 +70,7 @@ class MahalanobisSurprise(SurpriseCriterion):
 
     def _derive(self) -> None:
         references = self._references
-        self._chosen = chosen_neurons(references, self._threshold, self._neurons_kept)
-        if not len(self._chosen):
-            raise ValueError(f"{self.name}: no neuron varies with a variance of at least {self._threshold:g} over the profile set")
+        self._chosen = chosen_neurons(self.name, references, self._threshold, self._neurons_kept)
         rows = references[:, self._chosen].double()
         means, scatters = [], []
         for start, stop in zip(self._starts, self._starts[1:], strict=False):
@@ -107,6 +103,6 @@ class MahalanobisSurprise(SurpriseCriterion):
 def _root_of_inverse(covariance: Tensor) -> Tensor:
     """float64 [d, d]: W with W Wᵀ the pseudo-inverse."""
     values, vectors = torch.linalg.eigh(covariance)
-    kept = values > _SINGULAR * values[-1].clamp(min=0)
+    kept = values > SINGULAR * values[-1].clamp(min=0)
     root: Tensor = vectors * torch.where(kept, values.masked_fill(~kept, 1).rsqrt(), 0)
     return root

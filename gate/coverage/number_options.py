@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from gate.config import FLOAT32_MAX
 
-__all__ = ["checked_number"]
+__all__ = ["checked_number", "checked_whole", "shortened"]
 
 
 def checked_number(option: str, value: Any, *, least: float = -FLOAT32_MAX, most: float = FLOAT32_MAX) -> float:
@@ -20,6 +20,13 @@ def checked_number(option: str, value: Any, *, least: float = -FLOAT32_MAX, most
     if isinstance(value, bool) or not isinstance(value, Real) or not least <= cast(float, value) <= most:
         raise ValueError(f"{option} must be a finite number{'' if least < 0 else f' from {least:g} on'}, not {shortened(value)}")
     return float(value)
+
+
+def checked_whole(option: str, value: Any) -> int:
+    """``value``, or ValueError where it is no whole number (truth values are none) of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{option} must be a whole number of at least 1, not {value!r}")
+    return value
 
 
 def shortened(value: Any) -> str:

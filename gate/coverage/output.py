@@ -18,6 +18,7 @@ from gate.coverage.base import Criterion, Parts, tensor_part
 from gate.coverage.bits import Bits
 from gate.coverage.items import Hits, ItemCriterion
 from gate.coverage.merging import Merging
+from gate.coverage.number_options import checked_whole
 
 __all__ = ["OutputCoverage"]
 
@@ -45,9 +46,7 @@ class OutputCoverage(ItemCriterion):
 
     def __init__(self, *, sections: int = 10) -> None:
         super().__init__()
-        if isinstance(sections, bool) or not isinstance(sections, int) or sections < 1:
-            raise ValueError(f"sections must be a whole number of at least 1, not {sections!r}")
-        self._sections = sections
+        self._sections = checked_whole("sections", sections)
         self._broken = torch.zeros(0, dtype=torch.bool)  # [columns of the logits]: gave a value that is not finite; empty before the first
 
     @property

@@ -9,6 +9,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from gate.config import joined_by_plus
 from gate.coverage.activations import ActivationBatch, Activations
 from gate.coverage.base import Criterion, Parts, split
 from gate.coverage.discovery import Discovery, Estimate, discovery_of
@@ -33,7 +34,7 @@ class Suite:
         if not criteria:
             raise ValueError("no criteria given")
         self.criteria = dict(criteria)
-        self.guide = tuple(part.strip() for part in guide.split("+")) if isinstance(guide, str) else tuple(guide or criteria)
+        self.guide = joined_by_plus(guide) if isinstance(guide, str) else tuple(guide or criteria)
         for name in self.guide:
             if name not in self.criteria:
                 raise ValueError(f"{name!r} can't guide: it is not among {', '.join(self.criteria)}")

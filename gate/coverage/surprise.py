@@ -23,9 +23,11 @@ from gate.coverage.base import tensor_part
 from gate.coverage.bits import Bits
 from gate.coverage.items import Hits, ItemCriterion
 from gate.coverage.merging import Merging
-from gate.coverage.number_options import checked_number
+from gate.coverage.number_options import checked_number, checked_whole
 
-__all__ = ["SurpriseCriterion", "chosen_neurons"]
+__all__ = ["SINGULAR", "SurpriseCriterion", "chosen_neurons"]
+
+SINGULAR = 1e-10  # of a covariance's largest eigenvalue: below it, float32 activations don't tell a variance from none
 
 _ASKED = 1000  # references whose own surprise sets the bounds, at most, but for two of each class
 _QUANTILE = 0.99  # of their surprise: one odd profile sample should not stretch the scale
@@ -61,13 +63,9 @@ class SurpriseCriterion(ItemCriterion):
 
     def __init__(self, *, sections: int = 100, references: int = 1000, upper: float | None = None) -> None:
         super().__init__()
-        for option, given in (("sections", sections), ("references", references)):
-            if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-                raise ValueError(f"{option} must be a whole number of at least 1, not {given!r}")
+        self._sections, self._most = checked_whole("sections", sections), checked_whole("references", references)
         if references < self.least:
             raise ValueError(f"references must be at least {self.least} for {self.name}, not {references}")
-        self._sections = sections
-        self._most = references
         self._upper = checked_bound("upper", upper)
         self._kept = torch.zeros(0, 0)  # float32 [R, neurons], by class, within it as they came
         self._classes = torch.zeros(0, dtype=torch.int64)  # [R]
@@ -318,22 +316,29 @@ def checked_choice(var_threshold: float, max_neurons: int | None) -> tuple[float
     return threshold, max_neurons
 
 
-def chosen_neurons(references: Tensor, threshold: float, most: int | None) -> Tensor:
+def chosen_neurons(name: str, references: Tensor, threshold: float, most: int | None) -> Tensor:
     """The neurons that tell samples apart: those that vary at all and enough, of these the ones that vary most.
 
     Args:
+        name: of the criterion, for the message.
         references: float32 [R, neurons].
         threshold: neurons with a smaller variance (population form) over all references are left out.
         most: how many at most; None: all.
 
     Returns:
-        int64 [d], rising.
+        int64 [d], rising, d at least 1.
+
+    Raises:
+        ValueError: none varies so much.
     """
     variance = torch.cat([part.double().var(0, correction=0) for part in references.split_with_sizes(_columns(references), 1)])
     order = torch.sort(variance, descending=True, stable=True).indices[:most]
     # Rounding may give a constant neuron a variance, and no density has a width along one.
     tells = (variance >= threshold) & (references.amax(0) > references.amin(0))
-    return order[tells[order]].sort().values
+    chosen = order[tells[order]].sort().values
+    if not len(chosen):
+        raise ValueError(f"{name}: no neuron varies with a variance of at least {threshold:g} over the profile set")
+    return chosen
 
 
 def _columns(references: Tensor) -> list[int]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from gate.coverage.activations import ActivationBatch
 from gate.coverage.bits import Bits
 from gate.coverage.items import Hits, NeuronCriterion
+from gate.coverage.number_options import checked_whole
 from gate.errors import ConfigError
 
 __all__ = ["TopK"]
@@ -32,7 +33,7 @@ class TopK(NeuronCriterion):
 
     def __init__(self, *, k: int = 2) -> None:
         super().__init__()
-        self._k = checked_k(k)
+        self._k = checked_whole("k", k)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -57,13 +58,6 @@ class TopK(NeuronCriterion):
 
     def _directions(self, start: int, values: Tensor) -> Tensor:
         return self._open(start, start + values.shape[1])[:, 0].to(torch.int8).expand_as(values)
-
-
-def checked_k(k: int) -> int:
-    """``k``, or ValueError where it is no whole number of at least 1."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"k must be a whole number of at least 1, not {k!r}")
-    return k
 
 
 def check_widths(k: int, layers: dict[str, int], criterion: str) -> None:

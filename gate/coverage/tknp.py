@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from gate.coverage.activations import ActivationBatch
+from gate.coverage.number_options import checked_whole
 from gate.coverage.patterns import PatternCriterion, keys_of, row_name
-from gate.coverage.tknc import check_widths, checked_k
+from gate.coverage.tknc import check_widths
 
 __all__ = ["TopKPatterns"]
 
@@ -40,7 +41,7 @@ class TopKPatterns(PatternCriterion):
 
     def __init__(self, *, k: int = 2, joint: bool = False) -> None:
         super().__init__()
-        self._k = checked_k(k)
+        self._k = checked_whole("k", k)
         if not isinstance(joint, bool):
             raise ValueError(f"joint must be true or false, not {joint!r}")
         self._joint = joint

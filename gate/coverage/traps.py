@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from gate.config import CoverageSettings
+from gate.coverage.listing import listed
 
 __all__ = ["LayerFacts", "LayerRange", "Trap", "traps"]
 
@@ -86,7 +87,7 @@ def _train_mode(training: Sequence[str]) -> list[Trap]:
         Trap(
             "train_mode",
             (),
-            f"The model was saved in train mode ({_listed(modules)}): its outputs depend on chance or on the rest of the batch.",
+            f"The model was saved in train mode ({listed(modules, 3)}): its outputs depend on chance or on the rest of the batch.",
             "Call model.eval() before logging it. Ranges shown here are those of the model as it was saved.",
         )
     ]
@@ -259,7 +260,7 @@ def _trap(kind: str, layers: Sequence[LayerFacts], holds: Callable[[LayerFacts],
     ranges = [layer.range for layer in caught if layer.range is not None]
     limits = {"high": f"{max(r.high for r in ranges):.4g}", "low": f"{min(r.low for r in ranges):.4g}"} if ranges else {}
     names = tuple(layer.name for layer in caught)
-    return [Trap(kind, names, what.format(layers=_listed(names), **limits, **(_ONE if len(names) == 1 else _SEVERAL)), advice)]
+    return [Trap(kind, names, what.format(layers=listed(names, 3), **limits, **(_ONE if len(names) == 1 else _SEVERAL)), advice)]
 
 
 def _working(ranged: Sequence[LayerFacts]) -> str:
@@ -270,8 +271,3 @@ def _working(ranged: Sequence[LayerFacts]) -> str:
 def _range(layer: LayerFacts) -> LayerRange:
     assert layer.range is not None
     return layer.range
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = [*names[:3], *([f"{len(names) - 3} more"] if len(names) > 3 else [])]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

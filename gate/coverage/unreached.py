@@ -13,6 +13,7 @@ from typing import Any
 from gate.coverage.base import Criterion
 from gate.coverage.items import NeuronCriterion
 from gate.coverage.kmnc import KMultisection
+from gate.coverage.listing import listed
 from gate.coverage.nc import NeuronCoverage
 from gate.coverage.output import OutputCoverage
 from gate.coverage.ranges import BoundedCriterion
@@ -100,7 +101,7 @@ def _sections(free: Sequence[bool]) -> str:
     if len(runs) > len(named):
         told.append(f"{len(runs) - len(named)} more {'stretch' if len(runs) == len(named) + 1 else 'stretches'}")
     noun = "section" if sum(free) == 1 else "sections"
-    return f"{noun} {_listed(told)} of {len(free)}"
+    return f"{noun} {listed(told)} of {len(free)}"
 
 
 def _of_classes(criterion: OutputCoverage) -> list[dict[str, Any]]:
@@ -139,7 +140,3 @@ def _runs(free: Sequence[bool]) -> list[tuple[int, int]]:
         elif open_one:
             runs.append((place, place))
     return runs
-
-
-def _listed(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -5,8 +5,9 @@ All renderings take their sentences from here, so that they say the same thing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from gate.coverage.listing import listed
 from gate.report.numbers import amount, count, points, roughly, share
 from gate.report.text import NAME, visible
 from gate.result import CampaignSummary, ControlComparison, CoverageSummary, Result
@@ -117,7 +118,7 @@ def false_note(result: Result) -> str | None:
     flagged = false_criteria(result)
     if not flagged:
         return None
-    names = _listed([criterion_name(name) for name in flagged])
+    names = listed([criterion_name(name) for name in flagged], 4, more="more criteria")
     return f"FALSE COVERAGE in {names}: uniform noise gained as much as the search. Do not take that gain as evidence."
 
 
@@ -133,7 +134,11 @@ def not_filled_by_noise(coverage: Mapping[str, CoverageSummary]) -> tuple[str, .
 def false_step(result: Result) -> str:
     """What to do about false coverage."""
     others = not_filled_by_noise(result.coverage)
-    named = f"{_listed([criterion_name(name) for name in others], word='or')}, which noise did not fill here" if others else ""
+    named = (
+        f"{listed([criterion_name(name) for name in others], 4, more='more criteria', word='or')}, which noise did not fill here"
+        if others
+        else ""
+    )
     return (
         f"Report {named or 'another criterion'} (criterion in the policy), watch other layers (coverage.layers), or measure the neurons' "
         "ranges on more samples (data.profile)."
@@ -148,11 +153,6 @@ def evidence_flags(result: Result) -> dict[str, str]:
     return dict.fromkeys(
         ("coverage_gain", "coverage_gain_per_iteration"), "False coverage: uniform noise gained as much. This is no evidence."
     )
-
-
-def _listed(names: Sequence[str], most: int = 4, word: str = "and") -> str:
-    shown = [*names[:most], *([f"{len(names) - most} more criteria"] if len(names) > most else [])]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} {word} {shown[-1]}"
 
 
 def about(value: float) -> str:

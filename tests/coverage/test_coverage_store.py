@@ -18,6 +18,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from same_state import same_state
 
 from gate.coverage import criterion
 from gate.coverage.base import Criterion
@@ -66,10 +67,8 @@ def _maps(seed: int, names: list[str]) -> dict[str, Criterion]:
 
 
 def _same(one: Criterion, other: Criterion) -> bool:
-    a, b = one.state_dict(), other.state_dict()
-    equal = all(torch.equal(a[key], b[key]) if isinstance(a[key], torch.Tensor) else a[key] == b[key] for key in a)
     numbers = [(c.covered, c.raw_covered, c.value, c.raw_value, c.nonfinite, c.by_layer()) for c in (one, other)]
-    return equal and numbers[0] == numbers[1]
+    return same_state(one, other) and numbers[0] == numbers[1]
 
 
 def _save(path: Path, maps: dict[str, Criterion], model: str = "sha256:m", profile: str = "sha256:p") -> Path:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from same_state import same_state
 
 from gate.coverage import criterion
 from gate.coverage.nlc import LayerCovariance
@@ -32,9 +33,7 @@ def _made(**options: Any) -> LayerCovariance:
 
 
 def _same(one: LayerCovariance, other: LayerCovariance) -> bool:
-    a, b = one.state_dict(), other.state_dict()
-    equal = all(torch.equal(a[key], b[key]) if isinstance(a[key], torch.Tensor) else a[key] == b[key] for key in a)
-    return equal and (one.value, one.raw_value, one.by_layer()) == (other.value, other.raw_value, other.by_layer())
+    return same_state(one, other) and (one.value, one.raw_value, one.by_layer()) == (other.value, other.raw_value, other.by_layer())
 
 
 def _plain(acts: dict[str, torch.Tensor], norm: str = "L1", reduction: str = "neurons") -> dict[str, float]:

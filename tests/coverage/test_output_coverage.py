@@ -11,6 +11,7 @@ import slow_patterns
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from same_state import same_state
 
 from gate.config import CoverageSettings
 from gate.coverage import criteria_from, criterion
@@ -42,8 +43,7 @@ def _worker(seed: int, columns: int = 3) -> OutputCoverage:
 
 
 def _same(one: OutputCoverage, other: OutputCoverage) -> bool:
-    a, b = one.state_dict(), other.state_dict()
-    return all(torch.equal(a[key], b[key]) if isinstance(a[key], torch.Tensor) else a[key] == b[key] for key in a) and (
+    return same_state(one, other) and (
         (one.covered, one.raw_covered, one.total, one.nonfinite_outputs)
         == (other.covered, other.raw_covered, other.total, other.nonfinite_outputs)
     )

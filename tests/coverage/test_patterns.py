@@ -15,6 +15,7 @@ import slow_patterns
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from same_state import same_state
 
 from gate.config import CoverageSettings
 from gate.coverage import criteria_from, criterion
@@ -66,9 +67,7 @@ def _worker(name: str, options: dict[str, Any], widths: dict[str, int], seed: in
 
 
 def _same(one: Criterion, other: Criterion) -> bool:
-    a, b = one.state_dict(), other.state_dict()
-    equal = all(torch.equal(a[key], b[key]) if isinstance(a[key], torch.Tensor) else a[key] == b[key] for key in a)
-    return equal and (one.covered, one.raw_covered, one.nonfinite) == (other.covered, other.raw_covered, other.nonfinite)
+    return same_state(one, other) and (one.covered, one.raw_covered, one.nonfinite) == (other.covered, other.raw_covered, other.nonfinite)
 
 
 @pytest.mark.parametrize(("name", "options", "widths"), CASES)

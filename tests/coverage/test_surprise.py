@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from same_state import same_state
 
 from gate.coverage import criterion
 from gate.coverage.surprise import SurpriseCriterion
@@ -49,9 +50,7 @@ def _worker(name: str, options: dict[str, Any], seed: int) -> SurpriseCriterion:
 
 
 def _same(one: SurpriseCriterion, other: SurpriseCriterion) -> bool:
-    a, b = one.state_dict(), other.state_dict()
-    equal = all(torch.equal(a[key], b[key]) if isinstance(a[key], torch.Tensor) else a[key] == b[key] for key in a)
-    return equal and (one.covered, one.raw_covered, one.bounds) == (other.covered, other.raw_covered, other.bounds)
+    return same_state(one, other) and (one.covered, one.raw_covered, one.bounds) == (other.covered, other.raw_covered, other.bounds)
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
