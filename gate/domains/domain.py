@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gate.domains.chains import Steps
+
 __all__ = ["InputDomain", "Step"]
 
 
@@ -46,11 +48,18 @@ class InputDomain(Protocol):
     def step(self, operator: str, severity: float, draw: int) -> Step:
         """A natural step with parameters that follow from the three arguments alone."""
 
+    def steps(self, operators: np.ndarray, severities: np.ndarray, draws: np.ndarray) -> Steps:
+        """N natural steps by column: positions in ``natural`` int64 [N], severities float64 [N], draws int64 [N]; row by row what
+        ``step`` makes of the same arguments."""
+
     def model_step(self, operator: str, draw: int) -> Step:
         """The record of a step that the model took part in; its result is stored, not replayed."""
 
+    def model_steps(self, operator: str, draws: np.ndarray) -> Steps:
+        """N such records by column, draws int64 [N]."""
+
     def apply(self, x: np.ndarray, steps: Sequence[Any]) -> np.ndarray:
-        """[N, ...] mutated by one natural step each, quantised to the file dtype."""
+        """[N, ...] mutated by one natural step each (``Steps``, or any sequence of them), quantised to the file dtype."""
 
     def replay(self, seed: np.ndarray, recipe: Recipe) -> np.ndarray:
         """[...] one seed input mutated by a recipe of natural steps."""

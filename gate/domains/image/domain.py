@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gate.domains.chains import Steps
 from gate.domains.image import picture
 from gate.domains.image.limits import Domain
 from gate.domains.image.natural import NaturalOperators
@@ -64,9 +65,20 @@ class ImageDomain:
         """A natural step; its parameters follow from the arguments alone."""
         return self._operators.step(operator, severity, draw)
 
+    def steps(self, operators: np.ndarray, severities: np.ndarray, draws: np.ndarray) -> Steps:
+        """N natural steps by column; see ``InputDomain``."""
+        return self._operators.steps(operators, severities, draws)
+
     def model_step(self, operator: str, draw: int) -> Step:
         """The record of a step that needed the model; severity 0, for it takes nothing of what natural operators share."""
         return Step(operator, 0.0, draw, {"linf": self.model_bounds[operator]})
+
+    def model_steps(self, operator: str, draws: np.ndarray) -> Steps:
+        """N records of a step that needed the model, by column."""
+        count = len(draws)
+        columns = {"linf": np.full(count, self.model_bounds[operator])}
+        none = np.zeros(count, dtype=np.int64)
+        return Steps((operator,), none, np.zeros(count), draws, {0: (np.arange(count), columns)}, Step)
 
     def apply(self, x: np.ndarray, steps: Sequence[Any]) -> np.ndarray:
         """[N, H, W, C] mutated by one natural step each."""

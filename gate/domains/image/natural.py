@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gate.domains.chains import Steps
 from gate.domains.image.limits import Domain
 from gate.domains.image.operators import OPERATORS, Operator
 from gate.domains.image.recipe import Step
@@ -73,6 +74,22 @@ class NaturalOperators:
         if not 0 <= severity <= 1:
             raise UsageError(f"The severity {severity!r} of {name!r} is not between 0 and 1.")
         return Step(name, float(severity), int(draw), self._operators[name].parameters(float(severity), int(draw), self._shape))
+
+    def steps(self, operators: npt.NDArray[np.int64], severities: npt.NDArray[np.float64], draws: npt.NDArray[np.int64]) -> Steps:
+        """N steps by column; row by row what ``step`` makes of the same arguments.
+
+        Args:
+            operators: positions in ``names``, [N].
+            severities: 0 to 1, [N].
+            draws: not negative, [N].
+        """
+        parameters: dict[int, tuple[npt.NDArray[np.int64], dict[str, Any]]] = {}
+        for position, operator in enumerate(self._operators.values()):
+            rows = np.flatnonzero(operators == position)
+            if len(rows):
+                made = [operator.parameters(float(severities[row]), int(draws[row]), self._shape) for row in rows]
+                parameters[position] = (rows, {name: [one[name] for one in made] for name in made[0]})
+        return Steps(self.names, operators, severities, draws, parameters, Step)
 
     def apply(self, x: npt.NDArray[Any], steps: Sequence[Step]) -> npt.NDArray[Any]:
         """One step for each sample.
