@@ -24,6 +24,7 @@ __all__ = [
     "InputSettings",
     "LoadedSettings",
     "OutputSettings",
+    "SearchSettings",
     "Settings",
     "duration",
     "joined_by_plus",
@@ -228,6 +229,15 @@ class CoverageSettings(_Section):
         return self
 
 
+class SearchSettings(_Section):
+    """How the search arm chooses what to mutate and how, and how it runs the model."""
+
+    strategy: Literal["mixture", "coverage", "diversity", "uncertainty", "recency", "uniform"] = "mixture"  # which entry next
+    operators: Literal["adaptive", "even"] = "adaptive"  # which operator next: by what it found for its cost, or all alike
+    amp: Literal["off", "bf16", "fp16"] = "off"  # mixed precision for search and control arms; findings are confirmed in full precision
+    compile: bool = False  # torch.compile
+
+
 class BudgetSettings(_Section):
     """The campaign ends at whichever comes first; None sets no limit. Wall time counts from the start of the command."""
 
@@ -255,10 +265,15 @@ class Settings(_Section):
     classes: tuple[str, ...] | str | None = None  # names, or a file with one name a line
     data: DataSettings = DataSettings()
     coverage: CoverageSettings = CoverageSettings()
+    search: SearchSettings = SearchSettings()
     budget: BudgetSettings = BudgetSettings()
     policy: str = "baseline"
     device: str = "auto"  # auto | cpu | cuda | cuda:N
     batch_size: int = Field(default=128, ge=1, le=65_536)
+    workers: int = Field(default=1, ge=1, le=64)  # processes that run the model; the result is the same for any number
+    corpus: str | None = None  # a run folder, or a corpus file, whose entries the search starts from beside the seed inputs
+    corpus_memory: int = Field(default=512, ge=1)  # MiB of mutants held in memory; more are read from disk when they are needed
+    validator: str | None = None  # a model that a valid mutant must not change the class of: any model URI; see docs/configuration.md
     seed: int = Field(default=0, ge=0, lt=2**63)
     out: str = "gate-out"
     advisory: bool = False
@@ -339,9 +354,11 @@ _SECTIONS: dict[str, type[_Section]] = {
     "output": OutputSettings,
     "data": DataSettings,
     "coverage": CoverageSettings,
+    "search": SearchSettings,
     "budget": BudgetSettings,
 }
-_PATHS = ("data.seeds", "data.long_tail", "data.profile", "classes", "out", "model", "baseline", "previous", "policy")
+_NAMES_TOO = ("previous", "policy", "model", "baseline", "corpus", "validator")  # a name or a URI where there is no such file
+_PATHS = ("data.seeds", "data.long_tail", "data.profile", "classes", "out", *_NAMES_TOO)
 
 
 def _known_keys() -> list[str]:
@@ -400,7 +417,7 @@ def _relative_to_file(key: str, value: Any, file: Path) -> Any:
     """Paths in a settings file are relative to that file; URIs and names stay as they are."""
     if key not in _PATHS or not isinstance(value, str) or "://" in value or re.match(r"[a-z_]+:/", value):
         return value
-    if key in ("previous", "policy", "model", "baseline") and not (file.parent / value).exists():
+    if key in _NAMES_TOO and not (file.parent / value).exists():
         return value
     return str(file.parent / value) if not Path(value).is_absolute() else value
 

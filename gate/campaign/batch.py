@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +19,11 @@ class Batch:
     step: int
     x: np.ndarray  # [N, H, W, C] in the file dtype
     seeds: np.ndarray  # int64 [N]: positions of the seed inputs
-    recipes: tuple[tuple[Any, ...], ...]
+    recipes: Sequence[tuple[Any, ...]]  # N; Chains where the batch is large
     valid: np.ndarray  # bool [N]
     model_calls: int  # what making them cost, in forward-equivalents
+    operators: np.ndarray | None = None  # int64 [N]: of the search arm, what its choice drew: positions in its names
+    entries: np.ndarray | None = None  # int64 [N]: of the search arm, the corpus entries that were mutated
 
 
 @dataclass(frozen=True)

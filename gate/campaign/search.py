@@ -100,10 +100,10 @@ class SearchArm:
             self.corpus.add(
                 batch.x[row],
                 int(batch.seeds[row]),
-                batch.recipes[row],
+                batch.recipes[int(row)],
                 new_items=float(outcome.new_items[row]),
                 margin=margin,
-                open_=not any(step.operator in self._domain.model_bounds for step in batch.recipes[row]),
+                open_=not any(step.operator in self._domain.model_bounds for step in batch.recipes[int(row)]),
             )
         self.choice.learn(self._last, gained, found)
 

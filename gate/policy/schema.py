@@ -34,10 +34,12 @@ class Arms(_Part):
     judging: Share = 0.3
     random: Share = 0.05
     noise: Share = 0.02
+    probes: Share = 0.02  # at most: there is a fixed list of them, and they come first
+    marks: Share = 0.05  # at most: of the executions, model work counted in forward-equivalents
 
     @model_validator(mode="after")
     def _leave_some_for_the_search(self) -> Arms:
-        total = self.judging + self.random + self.noise
+        total = self.judging + self.random + self.noise + self.probes + self.marks
         if not total < 1:
             raise ValueError(f"the arms take {total:g} of the executions; they must leave some for the search, so less than 1 together")
         return self
@@ -45,7 +47,7 @@ class Arms(_Part):
     @property
     def search(self) -> float:
         """The search arm's share."""
-        return 1 - self.judging - self.random - self.noise
+        return 1 - self.judging - self.random - self.noise - self.probes - self.marks
 
 
 class Judging(_Part):
