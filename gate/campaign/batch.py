@@ -22,7 +22,7 @@ class Batch:
     recipes: Sequence[tuple[Any, ...]]  # N; Chains where the batch is large
     valid: np.ndarray  # bool [N]
     model_calls: int  # what making them cost, in forward-equivalents
-    operators: np.ndarray | None = None  # int64 [N]: of the search arm, what its choice drew: positions in its names
+    operators: np.ndarray | None = None  # int64 [N]: positions in the names of the search's choice; of the judging arm, in the natural ones
     entries: np.ndarray | None = None  # int64 [N]: of the search arm, the corpus entries that were mutated
 
 

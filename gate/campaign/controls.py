@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gate.campaign.batch import Batch
+from gate.domains.chains import Chains
 from gate.domains.domain import InputDomain
 from gate.randomness import generator
 
@@ -26,25 +25,22 @@ def random_batch(domain: InputDomain, seeds: np.ndarray, campaign_seed: int, ste
     random = generator(campaign_seed, "random", step)
     chosen = random.integers(len(seeds), size=count)
     lengths = random.integers(1, domain.chain_length + 1, size=count)
-    mutants = origins = seeds[chosen]
-    recipes: list[tuple[Any, ...]] = [()] * count
+    origins = seeds[chosen]
+    mutants = origins.copy()
+    chains = Chains.none(count)
     for link in range(int(lengths.max())):
         rows = np.flatnonzero(lengths > link)
         # The severities of a chain share its bound evenly, so that no chain is invalid by its length alone.
         limits = np.minimum(1.0, domain.chain_severity / lengths[rows])
         operators = random.integers(len(domain.natural), size=len(rows))
         severities = limits * (1.0 - random.random(len(rows)))
-        draws = random.integers(2**31, size=len(rows))
-        steps = [domain.step(domain.natural[o], float(s), int(d)) for o, s, d in zip(operators, severities, draws, strict=True)]
-        mutants = mutants.copy()
+        steps = domain.steps(operators, severities, random.integers(2**31, size=len(rows)))
         mutants[rows] = domain.apply(mutants[rows], steps)
-        for row, made in zip(rows, steps, strict=True):
-            recipes[row] = (*recipes[row], made)
-    return Batch("random", step, mutants, chosen.astype(np.int64), tuple(recipes), domain.valid(mutants, origins, recipes), 0)
+        chains = chains.then(rows, steps, severities)
+    return Batch("random", step, mutants, chosen.astype(np.int64), chains, domain.valid(mutants, origins, chains), 0)
 
 
 def noise_batch(domain: InputDomain, campaign_seed: int, step: int, count: int) -> Batch:
     """Uniform noise: no seed input, no recipe, never valid; its coverage is kept apart."""
     mutants = domain.noise(count, generator(campaign_seed, "noise", step))
-    nothing: tuple[tuple[Any, ...], ...] = ((),) * count
-    return Batch("noise", step, mutants, np.full(count, -1, dtype=np.int64), nothing, np.zeros(count, dtype=bool), 0)
+    return Batch("noise", step, mutants, np.full(count, -1, dtype=np.int64), Chains.none(count), np.zeros(count, dtype=bool), 0)

@@ -14,18 +14,26 @@ import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
 from gate.corpus.export import half_of
+from gate.domains.chains import Chains, Steps
 from gate.domains.domain import InputDomain
 from gate.errors import PolicyError
-from gate.randomness import generator, integer
+from gate.randomness import hashed, integer, key, uniforms
 
-__all__ = ["JudgedSeedRows", "JudgingArm", "blind_step"]
+__all__ = ["JudgedSeedRows", "JudgingArm", "blind_steps"]
 
 
-def blind_step(domain: InputDomain, campaign_seed: int, seed_id: str, slot: int) -> object:
-    """The step that the judging arm takes in one slot of one seed input: any natural operator, any severity in (0, 1]."""
-    random = generator(campaign_seed, "judging", seed_id, slot)
-    operator = domain.natural[int(random.integers(len(domain.natural)))]
-    return domain.step(operator, 1.0 - float(random.random()), int(random.integers(2**31)))
+def blind_steps(domain: InputDomain, keys: np.ndarray, slots: int) -> Steps:
+    """The steps that the judging arm takes in ``slots`` slots of each seed input: any natural operator, any severity in (0, 1].
+
+    Args:
+        domain: of the operators.
+        keys: uint64 [S], one for each seed input, of (campaign seed, its identity).
+        slots: steps of each; S * slots steps come back, seed input by seed input.
+    """
+    own = hashed(keys[:, None], np.arange(slots, dtype=np.uint64)).reshape(-1)
+    operators = (uniforms(own, 0) * len(domain.natural)).astype(np.int64)
+    draws = (hashed(own, 2) >> np.uint64(33)).astype(np.int64)
+    return domain.steps(operators, 1.0 - uniforms(own, 1), draws)
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,18 @@ class JudgedSeedRows:
     valid: tuple[bool, ...]
     failed: tuple[bool, ...]
     predicted: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Taken:
+    """One step's seed inputs [n], and their mutants by slot [n, slots]."""
+
+    seeds: np.ndarray  # int64
+    operators: np.ndarray  # int64, positions in the domain's natural operators
+    severities: np.ndarray  # float64
+    valid: np.ndarray  # bool
+    failed: np.ndarray  # bool
+    predicted: np.ndarray  # int64
 
 
 class JudgingArm:
@@ -69,7 +89,6 @@ class JudgingArm:
         self._seeds = seeds
         self._seed_ids = seed_ids
         self._slots = mutants_per_seed
-        self._campaign_seed = campaign_seed
         if not domain.natural:
             raise PolicyError(
                 "The policy switches every natural operator off, so there is nothing to judge by.",
@@ -81,8 +100,26 @@ class JudgingArm:
         places = [(integer(campaign_seed, "judging", "order", identity), identity) for identity in seed_ids]
         eligible = [seed for seed in range(len(seeds)) if half == "all" or half_of(seed_ids[seed]) == half]
         self._order = np.array(sorted(eligible, key=lambda seed: places[seed]), dtype=np.int64)
+        self._keys = np.array([key(campaign_seed, "judging", identity) for identity in seed_ids], dtype=np.uint64)
         self._next = 0
-        self.rows: list[JudgedSeedRows] = []
+        self._taken: list[_Taken] = []
+
+    @property
+    def rows(self) -> list[JudgedSeedRows]:
+        """What became of every seed input that was judged, in the order in which they had their turns."""
+        natural = self._domain.natural
+        return [
+            JudgedSeedRows(
+                seed=int(taken.seeds[row]),
+                operators=tuple(natural[operator] for operator in taken.operators[row]),
+                severities=tuple(taken.severities[row].tolist()),
+                valid=tuple(taken.valid[row].tolist()),
+                failed=tuple(taken.failed[row].tolist()),
+                predicted=tuple(taken.predicted[row].tolist()),
+            )
+            for taken in self._taken
+            for row in range(len(taken.seeds))
+        ]
 
     @property
     def mutants_per_seed(self) -> int:
@@ -102,28 +139,25 @@ class JudgingArm:
         chosen = self._order[self._next : self._next + count]
         self._next += count
         seeds = np.repeat(chosen, self._slots)
-        steps = [
-            blind_step(self._domain, self._campaign_seed, self._seed_ids[seed], slot) for seed in chosen for slot in range(self._slots)
-        ]
+        steps = blind_steps(self._domain, self._keys[chosen], self._slots)
         origins = self._seeds[seeds]
         mutants = self._domain.apply(origins, steps)
-        recipes = tuple((made,) for made in steps)
-        valid = self._domain.valid(mutants, origins, recipes)
-        return Batch("judging", step, mutants, seeds.astype(np.int64), recipes, valid, 0)
+        chains = Chains.none(len(seeds)).then(np.arange(len(seeds)), steps, steps.severities)
+        valid = self._domain.valid(mutants, origins, chains)
+        return Batch("judging", step, mutants, seeds.astype(np.int64), chains, valid, 0, steps.operators)
 
     def take(self, batch: Batch, outcome: Outcome) -> None:
         """Notes what became of a proposed batch."""
-        failed = (outcome.complaint >= 0) & batch.valid
-        for start in range(0, len(batch.x), self._slots):
-            rows = slice(start, start + self._slots)
-            steps = [recipe[0] for recipe in batch.recipes[rows]]
-            self.rows.append(
-                JudgedSeedRows(
-                    seed=int(batch.seeds[start]),
-                    operators=tuple(step.operator for step in steps),
-                    severities=tuple(float(step.severity) for step in steps),
-                    valid=tuple(bool(v) for v in batch.valid[rows]),
-                    failed=tuple(bool(f) for f in failed[rows]),
-                    predicted=tuple(int(p) for p in outcome.predicted[rows]),
-                )
+        assert batch.operators is not None
+        assert isinstance(batch.recipes, Chains)
+        shape = (-1, self._slots)
+        self._taken.append(
+            _Taken(
+                batch.seeds[:: self._slots],
+                batch.operators.reshape(shape),
+                batch.recipes.severities.reshape(shape),
+                batch.valid.reshape(shape),
+                ((outcome.complaint >= 0) & batch.valid).reshape(shape),
+                outcome.predicted.reshape(shape),
             )
+        )

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from known_model import Scene, fails_in_the_dark, images, reads_stripes
 
-from gate.campaign.judging import JudgingArm, blind_step
+from gate.campaign.judging import JudgingArm, blind_steps
 from gate.corpus.export import half_of
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.image_set import sample_ids
 from gate.domains.image.limits import Domain
 from gate.errors import PolicyError
+from gate.randomness import key
 
 DOMAIN = ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
 OFF = {
@@ -110,7 +111,7 @@ def test_part_of_a_seed_input_is_never_judged() -> None:
 
 
 def test_every_operator_and_all_severities_are_drawn_evenly() -> None:
-    steps = [blind_step(DOMAIN, 0, f"s-{row}", slot) for row in range(250) for slot in range(8)]
+    steps = list(blind_steps(DOMAIN, np.array([key(0, "judging", f"s-{row}") for row in range(250)], dtype=np.uint64), 8))
     counts = {name: sum(step.operator == name for step in steps) for name in DOMAIN.natural}
     assert min(counts.values()) > 60  # 100 each in the mean, 20 operators
     severities = np.array([step.severity for step in steps])
