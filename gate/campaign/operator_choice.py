@@ -1,44 +1,80 @@
-"""Which operator next: a bandit whose reward is what an operator found per model call, with a floor for every operator."""
+"""Which operator next: a bandit whose reward is what an operator found per model call, with a floor for every operator and a cap."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["OperatorChoice"]
+from gate.campaign.evenly_spaced import EvenlySpaced
+from gate.campaign.payoff import Objective, Payoff
 
-FLOOR = 0.25  # share of the draws that is dealt out evenly: no operator ever starves
-FINDING_WORTH = 5.0  # one distinct finding is worth as much as this many mutants that add coverage
+__all__ = ["OperatorChoice", "WeightPoint"]
+
+WEIGHT_POINTS = 60  # of the weights over time that are kept
+
+
+@dataclass(frozen=True)
+class WeightPoint:
+    """The operators' weights after so many executions of the search."""
+
+    executions: int
+    weights: np.ndarray  # float64 [K]
 
 
 class OperatorChoice:
     """Learns which operators pay. Costs are counted in model calls, not seconds, so that the choice repeats on every machine.
 
+    See ``gate.campaign.bandit`` for how weights follow from rewards. ``history`` holds the weights over time, evenly spaced.
+
     Args:
         names: the operators.
         costs: model calls of one mutant, execution included, per operator.
+        adaptive: whether weights follow from what was learnt; else all operators are alike.
     """
 
-    def __init__(self, names: Sequence[str], costs: Sequence[float]) -> None:
+    def __init__(self, names: Sequence[str], costs: Sequence[float], *, adaptive: bool = True) -> None:
         self.names = tuple(names)
-        self._costs = np.asarray(costs, dtype=np.float64)
-        # One imagined success in four tries each, so that the first draws are even and the first results don't decide everything.
-        self._reward = np.ones(len(names))
-        self._tries = np.full(len(names), 4.0)
+        self.adaptive = adaptive
+        self._payoff = Payoff(names, costs)
+        self._executions = 0
+        self._points: EvenlySpaced[WeightPoint] = EvenlySpaced(WEIGHT_POINTS)
+        self._points.add(WeightPoint(0, self.weights()))
 
-    def weights(self) -> np.ndarray:
+    @property
+    def history(self) -> Sequence[WeightPoint]:
+        """The weights over time, the first and the newest among them."""
+        return self._points.points
+
+    def weights(self, objective: Objective = "coverage") -> np.ndarray:
         """float64 [K]: the chance of each operator in the next draw; sums to one."""
-        score = self._reward / (self._tries * self._costs)
-        weights: np.ndarray = FLOOR / len(self.names) + (1.0 - FLOOR) * score / score.sum()
-        return weights
+        if not self.adaptive:
+            return np.full(len(self.names), 1.0 / len(self.names))
+        return self._payoff.weights(objective)
 
-    def draw(self, count: int, random: np.random.Generator) -> np.ndarray:
+    def draw(self, count: int, random: np.random.Generator, objective: Objective = "coverage") -> np.ndarray:
         """int64 [count]: positions in ``names``."""
-        return random.choice(len(self.names), size=count, p=self.weights())
+        return random.choice(len(self.names), size=count, p=self.weights(objective))
 
-    def learn(self, operators: np.ndarray, added_coverage: np.ndarray, found: np.ndarray) -> None:
-        """Takes in a step: operators int [N] by position, which mutants added coverage bool [N], which were new findings bool [N]."""
-        size = len(self.names)
-        self._tries += np.bincount(operators, minlength=size)
-        self._reward += np.bincount(operators, weights=np.minimum(added_coverage + FINDING_WORTH * found, FINDING_WORTH), minlength=size)
+    def learn(
+        self,
+        operators: np.ndarray,
+        new_items: np.ndarray,
+        found: np.ndarray,
+        work: np.ndarray | None = None,
+        *,
+        objective: Objective = "coverage",
+    ) -> None:
+        """Takes in a step.
+
+        Args:
+            operators: int [N], by position.
+            new_items: [N], what each valid mutant covered first; zero for the others.
+            found: bool [N], which were new distinct findings.
+            work: float [N], forward-equivalents that each took; the operators' costs where None.
+            objective: what the search is after, for the history.
+        """
+        self._payoff.learn(operators, new_items, found, work)
+        self._executions += len(operators)
+        self._points.add(WeightPoint(self._executions, self.weights(objective)))

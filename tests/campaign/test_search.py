@@ -10,7 +10,6 @@ from known_model import TRAP, Scene, images, reads_stripes
 
 from gate.campaign.batch import Batch
 from gate.campaign.controls import noise_batch, random_batch
-from gate.campaign.operator_choice import FLOOR, OperatorChoice
 from gate.domains.image.limits import Domain
 from gate.errors import WorkerError
 
@@ -130,30 +129,6 @@ def test_what_can_not_be_steered_is_not_offered() -> None:
     made.run()
     assert set(made.domain.model_bounds) - set(made.search.choice.names) == {"coverage_gradient"}
     assert {asked["operator"] for name, asked, _ in made.worker.calls if name == "mutate"} == {"fgsm", "pgd"}
-
-
-def test_an_operator_that_finds_something_is_drawn_more_and_none_starves() -> None:
-    choice = OperatorChoice([f"o{i}" for i in range(10)], [1.0] * 10)
-    np.testing.assert_allclose(choice.weights(), 0.1)
-    random = np.random.default_rng(0)
-    for _ in range(50):
-        operators = choice.draw(64, random)
-        choice.learn(operators, np.zeros(64, dtype=bool), (operators == 3) & (random.random(64) < 0.2))
-    weights = choice.weights()
-    assert weights.sum() == pytest.approx(1)
-    assert weights[3] > 0.5
-    assert weights.min() >= FLOOR / 10
-
-
-def test_an_expensive_operator_must_find_more_to_be_drawn_as_often() -> None:
-    choice = OperatorChoice(["cheap", "dear"], [1.0, 31.0])
-    assert choice.weights()[0] > 0.8
-    for _ in range(100):
-        choice.learn(np.array([0, 1]), np.array([True, True]), np.array([False, False]))
-    assert choice.weights()[0] > 0.8
-    for _ in range(300):
-        choice.learn(np.array([0, 1]), np.array([False, True]), np.array([False, True]))
-    assert choice.weights()[1] > 0.3
 
 
 def test_the_search_turns_to_what_makes_pictures_dark_and_finds_the_trap() -> None:
