@@ -63,14 +63,26 @@ class Occlusion(_Family):
 
 
 class Adversarial(_Family):
-    """Bounds of the attacks: L-infinity, share of the value range."""
+    """Bounds of the attacks, share of the value range."""
 
-    fgsm: Share | None = 0.03
-    pgd: Share | None = 0.03
+    fgsm: Share | None = 0.03  # largest change of a value (L-infinity)
+    pgd: Share | None = 0.03  # likewise
+    deepfool_linf: Share | None = 0.03  # likewise
+    deepfool: Share | None = 0.02  # root of the mean squared change of the values (L2)
+    carlini_wagner: Share | None = None  # likewise; it takes more model work than all the others
+    boundary: Share | None = 0.02  # likewise
 
 
 class CoverageGradient(_Family):
     coverage_gradient: Share | None = 0.06  # L-infinity, share of the value range
+
+
+class Marks(_Family):
+    """Bounds of one mark that is laid on every picture alike; one too small for a single pixel is left out."""
+
+    patch: Share | None = 0.0625  # share of the area that an opaque square covers
+    border: Annotated[float, Field(ge=0, le=0.25)] | None = 0.06  # width of an opaque frame, share of the shorter side
+    blend: Share | None = 0.08  # how much of the whole picture a faint pattern hides
 
 
 class Chain(_Family):
@@ -79,6 +91,10 @@ class Chain(_Family):
     length: Annotated[int, Field(ge=1, le=8)] = 3  # natural operators in one recipe
     severity: Annotated[float, Field(gt=0, le=8)] = 1.0  # sum of the severities in one recipe
     contrast_kept: Share = 0.3  # standard deviation of the mutant's values, share of the seed input's: less shows too little to label
+    # The two below hold mutants whose pixels stay where they are: a shifted picture differs from its seed input nearly everywhere.
+    pixel_distance: Share | None = None  # largest change of a value, share of the value range, unless few pixels changed
+    few_pixels: Share = 0.02  # share of the values that may change by any amount; only beside pixel_distance
+    similarity: Share | None = None  # least structural similarity (SSIM) to the seed input
 
 
 class Domain(_Family):
@@ -98,4 +114,5 @@ class Domain(_Family):
     occlusion: Occlusion = Occlusion()
     adversarial: Adversarial = Adversarial()
     coverage_gradient: CoverageGradient = CoverageGradient()
+    marks: Marks = Marks()
     chain: Chain = Chain()

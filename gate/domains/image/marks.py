@@ -1,0 +1,107 @@
+"""Marks: one small picture, laid on every input in the same place and the same strength. The starts that a search for them begins from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gate.domains.image.limits import Marks
+from gate.randomness import generator
+
+__all__ = ["KINDS", "Mark", "lay", "shown", "starts"]
+
+KINDS = ("patch", "border", "blend")
+CELLS = 4  # of a pattern along the shorter side of what it fills
+
+Plane = npt.NDArray[np.float32]
+Picture = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Every value becomes (1 - weight) * value + weight * picture, rounded as the file's dtype has it."""
+
+    kind: str  # of KINDS
+    weight: Plane  # [H, W, 1], 0 to 1: how much of the input the mark hides
+    picture: Plane  # [H, W, C] in file values
+
+    def with_picture(self, picture: Picture, value_range: tuple[float, float]) -> Mark:
+        """The same place and strength with another picture, clipped to the value range."""
+        return Mark(self.kind, self.weight, np.clip(picture, *value_range).astype(np.float32))
+
+
+def lay(x: Picture, mark: Mark) -> Picture:
+    """[N, H, W, C] in the dtype of ``x``: the pictures with the mark on them, quantised as a file would be."""
+    marked = (1 - mark.weight) * x.astype(np.float32) + mark.weight * mark.picture
+    return (np.rint(marked) if x.dtype == np.uint8 else marked).astype(x.dtype)
+
+
+def shown(mark: Mark, value_range: tuple[float, float], dtype: npt.DTypeLike) -> Picture:
+    """[H, W, C] in the file's dtype: the mark alone, on middle grey where it covers nothing."""
+    low, high = value_range
+    alone = np.where(mark.weight > 0, mark.picture, np.float32((low + high) / 2))
+    return (np.rint(alone) if np.dtype(dtype) == np.uint8 else alone).astype(dtype)
+
+
+def starts(limits: Marks, shape: tuple[int, int, int], value_range: tuple[float, float], seed: int) -> tuple[Mark, ...]:
+    """Plain marks within the policy's bound, from which a search begins: the marks that people plant are often among them.
+
+    Opaque squares in the corners and the middle (black, white, chequered), frames (black, white, dashed), and faint patterns over the whole
+    picture (black, white, stripes, chequers, noise). A kind whose bound allows no whole pixel is left out.
+
+    Args:
+        limits: the policy's ``domain.marks``.
+        shape: (H, W, C).
+        value_range: lowest and highest value of a file.
+        seed: of the campaign; the noise depends on it.
+    """
+    height, width, _ = shape
+    found: list[Mark] = []
+    edge = min(math.floor(math.sqrt((limits.patch or 0.0) * height * width) + 1e-9), height, width)
+    if edge >= 1:
+        corners = [(0, 0), (0, width - edge), (height - edge, 0), (height - edge, width - edge)]
+        for top, left in [*corners, ((height - edge) // 2, (width - edge) // 2)]:
+            weight = np.zeros((height, width, 1), dtype=np.float32)
+            weight[top : top + edge, left : left + edge] = 1
+            cell = max(1, edge // CELLS)
+            found += [Mark("patch", weight, _pattern(shape, value_range, lit)) for lit in (_dark, _bright, _chequers(cell))]
+    frame = math.floor((limits.border or 0.0) * min(height, width) + 1e-9)
+    if frame >= 1:
+        weight = np.ones((height, width, 1), dtype=np.float32)
+        weight[frame : height - frame, frame : width - frame] = 0
+        found += [Mark("border", weight, _pattern(shape, value_range, lit)) for lit in (_dark, _bright, _chequers(max(2, 2 * frame)))]
+    if limits.blend:
+        weight = np.full((height, width, 1), limits.blend, dtype=np.float32)
+        cell = max(1, min(height, width) // (2 * CELLS))
+        patterns = [_dark, _bright, lambda y, x: (x // cell) % 2 == 0, _chequers(cell)]
+        found += [Mark("blend", weight, _pattern(shape, value_range, lit)) for lit in patterns]
+        noise = generator(seed, "mark noise").uniform(*value_range, size=shape)
+        found.append(Mark("blend", weight, noise.astype(np.float32)))
+    return tuple(found)
+
+
+Lit = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Any]
+
+
+def _pattern(shape: tuple[int, int, int], value_range: tuple[float, float], lit: Lit) -> Plane:
+    """[H, W, C]: the highest value where ``lit(row, column)`` holds and the lowest elsewhere."""
+    rows, columns = np.indices(shape[:2])
+    bright = np.broadcast_to(lit(rows, columns), shape[:2])[:, :, None]
+    return np.broadcast_to(np.where(bright, value_range[1], value_range[0]), shape).astype(np.float32)
+
+
+def _dark(rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> bool:
+    return False
+
+
+def _bright(rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64]) -> bool:
+    return True
+
+
+def _chequers(cell: int) -> Lit:
+    return lambda rows, columns: (rows // cell + columns // cell) % 2 == 0
