@@ -41,10 +41,23 @@ class Corpus:
             severity=np.float64,
             step=np.int64,
             signature=np.int64,
+            distance=np.float64,
+            stability=np.float64,
         )
         count = len(seeds)
         self._columns.extend(
-            count, seed=np.arange(count), new=0.0, picks=0, margin=1.0, open=True, length=0, severity=0.0, step=-1, signature=0
+            count,
+            seed=np.arange(count),
+            new=0.0,
+            picks=0,
+            margin=1.0,
+            open=True,
+            length=0,
+            severity=0.0,
+            step=-1,
+            signature=0,
+            distance=0.0,
+            stability=1.0,
         )
         self._made: list[tuple[Any, ...]] = []
         self._mutants = np.empty((0, *seeds.shape[1:]), dtype=seeds.dtype)  # with room behind the last
@@ -83,6 +96,16 @@ class Corpus:
     def signatures(self) -> npt.NDArray[np.int64]:
         """[N]: of the items that each covers; 0 where they are not known."""
         return self._columns["signature"]
+
+    @property
+    def distances(self) -> npt.NDArray[np.float64]:
+        """[N]: mean absolute difference from the seed input, in file values."""
+        return self._columns["distance"]
+
+    @property
+    def stabilities(self) -> npt.NDArray[np.float64]:
+        """[N]: share of replays that gave the commonest answer; 1 where the model is deterministic, and of seed inputs."""
+        return self._columns["stability"]
 
     def seeds_of(self, positions: Positions) -> npt.NDArray[np.int64]:
         """int64 [n]: the seed inputs that entries came from."""
@@ -137,6 +160,7 @@ class Corpus:
         open_: npt.NDArray[np.bool_],
         step: int,
         signatures: npt.NDArray[np.int64] | None = None,
+        stabilities: npt.NDArray[np.float64] | None = None,
     ) -> None:
         """Keeps the valid mutants of a step that covered something first.
 
@@ -151,6 +175,7 @@ class Corpus:
             open_: [n], may it be mutated further?
             step: of the campaign.
             signatures: [n], see ``signatures``.
+            stabilities: [n], see ``stabilities``; 1 where None.
         """
         count, before = len(mutants), len(self._made)
         if before + count > len(self._mutants):
@@ -170,6 +195,8 @@ class Corpus:
             severity=severities,
             step=step,
             signature=0 if signatures is None else signatures,
+            distance=_distances(mutants, self.seeds[seeds]),
+            stability=1.0 if stabilities is None else stabilities,
         )
 
     def add(self, mutant: np.ndarray, seed: int, recipe: Sequence[Any], *, new_items: float, margin: float, open_: bool) -> None:
@@ -238,3 +265,10 @@ class _Recipes(Sequence[tuple[Any, ...]]):
             return tuple(self[one] for one in range(*row.indices(len(self))))
         row = range(len(self))[row]
         return self._corpus._recipe(row if self._positions is None else int(self._positions[row]))
+
+
+def _distances(mutants: np.ndarray, seeds: np.ndarray) -> npt.NDArray[np.float64]:
+    """[n]: mean absolute differences."""
+    apart = np.abs(np.subtract(mutants, seeds, dtype=np.float64))
+    found: npt.NDArray[np.float64] = apart.reshape(len(mutants), -1).mean(axis=1) if len(mutants) else np.empty(0)
+    return found
