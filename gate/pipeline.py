@@ -219,6 +219,8 @@ def _load_model(
         "output_key": work.settings.output.key,
         "classes": len(work.classes) or None,
         "seed": work.settings.seed,
+        "amp": work.settings.search.amp,
+        "compiled": work.settings.search.compile,
     }
     loaded, _ = worker.call("load", parameters)
     work.fingerprint = dict(loaded["fingerprint"])
@@ -370,7 +372,8 @@ def _fuzz(
     work.deadline.begin("the worker was asked what it did", Stage.CLOSE)
     if not worker.given_up:
         with contextlib.suppress(BudgetSpent, Interrupted):
-            work.model_calls = int(worker.call("describe")[0]["model_calls"])
+            _note_forward(work, described := worker.call("describe")[0])
+            work.model_calls = int(described["model_calls"])
     return _measured(work)
 
 
@@ -412,17 +415,28 @@ def _watch(work: Work, worker: Worker, profile: ImageSet | None, output_kind: Ou
     work.events.emit("layers", layers=watched["layers"], gradients=work.gradients, steerable=work.steerable)
     work.fingerprint["layers"] = list(watched["layers"])
     profiled, labels = (work.seeds.x, work.seeds.labels) if profile is None else (profile.x, profile.y)
+    started = time.monotonic()
     for start in range(0, len(profiled), settings.batch_size):
         rows = slice(start, start + settings.batch_size)
         worker.call("profile", {}, {"x": profiled[rows], "y": labels[rows]})
-    started = time.monotonic()
+    # Not the pass over the seeds: where they are the profile set, the worker still knows what they gave.
+    work.seconds_per_sample = (time.monotonic() - started) / len(profiled)
     for start in range(0, len(work.seeds.x), settings.batch_size):
         worker.call("cover_seeds", {}, {"x": work.seeds.x[start : start + settings.batch_size]})
-    work.seconds_per_sample = (time.monotonic() - started) / len(work.seeds.x)
+    _note_forward(work, worker.call("describe")[0])
     initial, _ = worker.call("open_arms", {"arms": ["search", "random", "noise"]})
     work.layers = tuple(LayerSummary.model_validate(layer) for layer in initial["layers"])
     work.coverage = worker.call("coverage")[0]["criteria"]
     return {name: float(value) for name, value in initial["coverage"].items()}
+
+
+def _note_forward(work: Work, described: Mapping[str, Any]) -> None:
+    """How the model runs by now: what changes the last bits of its answers belongs to the fingerprint, and is told where it changes."""
+    said = {"compile": described["compile"]} if work.settings.search.compile else {}
+    said |= {name: described[name] for name in ("micro_batch", "gradient_batch") if described[name] is not None}
+    if said.items() - work.fingerprint.items():
+        work.events.emit("forward", **said)
+    work.fingerprint.update(said)
 
 
 def _campaign(

@@ -114,15 +114,19 @@ class Answers:
         _need(isinstance(fields["training"], list) and all(isinstance(name, str) for name in fields["training"]), "training is no names")
         _count(fields["parameters"], "parameters")
         said = fields["fingerprint"]
-        _keys(said, ("torch", "device", "threads", "python"))
-        _need(all(isinstance(said[name], str) for name in ("torch", "device", "python")), "the fingerprint is no text")
+        _keys(said, ("torch", "device", "threads", "python", "amp"))
+        _need(all(isinstance(said[name], str) for name in ("torch", "device", "python", "amp")), "the fingerprint is no text")
         _count(said["threads"], "threads")
 
     def _describe(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _names(arrays, ())
-        _keys(fields, ("first_layer", "model_input", "model_calls"))
+        _keys(fields, ("first_layer", "model_input", "model_calls", "compile", "micro_batch", "gradient_batch"))
         _need(all(isinstance(fields[name], str | None) for name in ("first_layer", "model_input")), "the description is no text")
         _count(fields["model_calls"], "model_calls")
+        _need(isinstance(fields["compile"], str), "compile is no text")
+        for name in ("micro_batch", "gradient_batch"):
+            if fields[name] is not None:
+                _count(fields[name], name, least=1)
 
     def _forward(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _keys(fields, ())

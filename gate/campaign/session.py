@@ -19,6 +19,8 @@ from torch import Tensor, nn
 
 from gate.campaign.ascent import ascend
 from gate.campaign.attacks import attack
+from gate.campaign.forward import Forward
+from gate.campaign.staging import Staging
 from gate.campaign.wire import Arrays
 from gate.config import CoverageSettings, InputSettings
 from gate.coverage import criteria_from
@@ -36,17 +38,13 @@ from gate.errors import ConfigError, ModelError
 from gate.models.differentiable import Differentiable, to_logits
 from gate.models.head import FeatureTap, find_head
 from gate.models.load import load_module, training_modules
-from gate.models.outputs import OutputKind, check
-from gate.models.select import Key, choose_key, pick
+from gate.models.outputs import OutputKind
+from gate.models.select import Key
 from gate.models.trace import trace
 
 __all__ = ["Session"]
 
 Answer = tuple[dict[str, Any], Arrays]
-
-
-class ModelRaised(Exception):
-    """The model's own code raised an exception; the text is its."""
 
 
 class Session:
@@ -55,9 +53,6 @@ class Session:
     def __init__(self) -> None:
         self._module: nn.Module | None = None
         self._device = torch.device("cpu")
-        self._model_calls = 0
-        self._key: Key = None
-        self._key_chosen = False
         self._recorder: Recorder | None = None
         self._survey: Survey | None = None
         self._tap: FeatureTap | None = None
@@ -80,6 +75,8 @@ class Session:
         output_key: Key,
         classes: int | None,
         seed: int,
+        amp: str = "off",
+        compiled: bool = False,
     ) -> Answer:
         """Loads the model onto the device; an earlier one and all that was learnt of it is forgotten."""
         vars(self).update(vars(Session()))
@@ -91,7 +88,8 @@ class Session:
         self._value_range = (float(value_range[0]), float(value_range[1]))
         self._channels = channels
         self._preprocess = self._reader(reading)
-        self._wanted_key, self._classes = output_key, classes
+        self._forward = Forward(self._module, self._device, key=output_key, classes=classes, amp=amp, compiled=compiled)
+        self._staging = Staging(self._device)
         return {
             "training": training_modules(self._module),
             "parameters": sum(parameter.numel() for parameter in self._module.parameters()),
@@ -100,6 +98,7 @@ class Session:
                 "device": str(self._device) if self._device.type == "cpu" else torch.cuda.get_device_name(self._device),
                 "threads": torch.get_num_threads(),
                 "python": sys.version.split()[0],
+                "amp": amp,
             },
         }, {}
 
@@ -109,8 +108,9 @@ class Session:
         first = next((m for m in self._module.modules() if isinstance(m, nn.Linear | nn.modules.conv._ConvNd)), None)
         return {
             "first_layer": None if first is None else repr(first),
-            "model_input": getattr(self, "_last_input", None),
-            "model_calls": self._model_calls,
+            "model_input": self._forward.last_input,
+            "model_calls": self._forward.model_calls,
+            **self._forward.state(),
         }, {}
 
     def do_forward(self, arrays: Arrays, *, reading: Mapping[str, Any] | None = None) -> Answer:
@@ -131,9 +131,8 @@ class Session:
                 if head is None:
                     raise ModelError("The model has no classifier head whose input could be compared.", where="the model")
                 self._tap = FeatureTap(self._module, head)
-            with self._tap.recording():
-                self._answer(x, self._preprocess)
-        return {"head": self._tap.head}, {"features": self._tap.features.cpu().numpy()}
+            features = torch.cat(self._forward.in_parts(len(x), lambda rows: self._features(x[rows])))
+        return {"head": self._tap.head}, {"features": features.cpu().numpy()}
 
     # Choosing layers.
 
@@ -149,9 +148,8 @@ class Session:
     def do_layer_ranges(self, arrays: Arrays) -> Answer:
         """What the neurons of every layer have put out so far, this batch included."""
         assert self._survey is not None
-        with torch.no_grad(), self._survey.recorder.recording():
-            self._answer(self._on_device(arrays["x"]), self._preprocess)
-        self._survey.take()
+        x = self._on_device(arrays["x"])
+        self._forward.in_parts(len(x), lambda rows: self._look(x[rows]))
         return {"ranges": self._survey.ranges()}, {}
 
     # Coverage.
@@ -167,18 +165,20 @@ class Session:
             outputs = self._answer(x, self._preprocess).shape[1]
         layers = choose_layers(list_layers(self._module, inputs, outputs, neuron=settings.neuron), settings.layers)
         self._recorder = Recorder(self._module, layers)
+        self._forward.watched_by(self._recorder, x, self._preprocess)
         self._base = Suite(criteria_from(settings), settings.guide)
         self._profile = Profile()
         return {
             "layers": {layer.name: layer.neurons for layer in layers},
-            "gradients": self._has_gradients(x),
+            "gradients": self._forward.has_gradients(x, self._preprocess, self._kind),
             "steerable": bool(_steering(self._base)),
         }, {}
 
     def do_profile(self, arrays: Arrays) -> Answer:
         """Shows the criteria a batch of clean samples and their classes."""
         assert self._base is not None
-        acts, _ = self._recorded(self._on_device(arrays["x"]))
+        acts, raw = self._recorded(self._on_device(arrays["x"]))
+        self._forward.kept.keep(arrays["x"], acts, raw)
         batch = self._base.batch(acts)
         self._profile.take(batch)
         with _measurable():
@@ -188,7 +188,7 @@ class Session:
     def do_cover_seeds(self, arrays: Arrays) -> Answer:
         """Counts a batch of seed inputs into the map that every arm starts from."""
         assert self._base is not None
-        acts, raw = self._recorded(self._on_device(arrays["x"]))
+        acts, raw = self._forward.kept.find(arrays["x"]) or self._recorded(self._on_device(arrays["x"]))
         with _measurable():
             self._base.update(acts, self._logits(raw))
         return {}, {}
@@ -197,6 +197,7 @@ class Session:
         """Gives each arm its own map, starting from the seeds' coverage."""
         assert self._base is not None
         assert self._recorder is not None
+        self._forward.kept.clear()
         self._arms = {arm: self._base.copy() for arm in arms}
         self._arms["search"].estimate_discovery()
         profile = self._profile.layers()
@@ -266,21 +267,29 @@ class Session:
         epsilon = bound * (high - low)
         if operator == "coverage_gradient":
             assert self._recorder is not None
-            mutants = ascend(
-                lambda values: self._run_module(values, self._preprocess),
-                self._recorder,
-                _steering(self._arms["search"]),
-                x,
-                epsilon=epsilon,
-                bounds=(low, high),
-                steps=steps,
-                seed=seed,
+            recorder = self._recorder
+            parts = self._forward.with_gradients(
+                len(x),
+                lambda rows: ascend(
+                    lambda values: self._run_module(values, self._preprocess),
+                    recorder,
+                    _steering(self._arms["search"]),
+                    x[rows],
+                    epsilon=epsilon,
+                    bounds=(low, high),
+                    steps=steps,
+                    seed=seed + rows.start,
+                ),
             )
         else:
             labels = torch.from_numpy(arrays["labels"]).to(self._device)
-            model = Differentiable(self._module, self._kind, self._key, self._preprocess)
-            mutants = attack(operator, model, x, labels, epsilon=epsilon, bounds=(low, high), steps=steps, seed=seed, device=self._device)
-        self._model_calls += 3 * steps * len(x)
+            model = Differentiable(self._module, self._kind, self._forward.key, self._preprocess)
+            common: dict[str, Any] = {"epsilon": epsilon, "bounds": (low, high), "steps": steps, "device": self._device}
+            parts = self._forward.with_gradients(
+                len(x), lambda rows: attack(operator, model, x[rows], labels[rows], seed=seed + rows.start, **common)
+            )
+        mutants = torch.cat(parts)
+        self._forward.model_calls += 3 * steps * len(x)
         values = mutants.clamp(low, high).cpu().numpy()
         dtype = arrays["x"].dtype
         return {}, {"x": np.rint(values).astype(dtype) if dtype == np.uint8 else values.astype(dtype)}
@@ -293,58 +302,38 @@ class Session:
         return Preprocess(settings, self._value_range, self._channels).to(self._device)
 
     def _on_device(self, x: np.ndarray) -> Tensor:
-        return torch.from_numpy(x).to(self._device, non_blocking=True)
+        return self._staging.take(x)
 
     def _run_module(self, x: Tensor, preprocess: nn.Module) -> Any:
-        assert self._module is not None
-        inputs = preprocess(x)
-        self._last_input = f"{list(inputs.shape)} {str(inputs.dtype).removeprefix('torch.')}"
-        try:
-            return self._module(inputs)
-        except torch.OutOfMemoryError as error:
-            raise ModelError(
-                f"The device's memory is too small for a batch of {len(x)}.", where=str(self._device), hint="Set a smaller batch_size."
-            ) from error
-        except ModelError:  # of the hooks that record the layers
-            raise
-        except Exception as error:  # the model may raise anything
-            raise ModelRaised(f"{type(error).__name__}: {error}") from error
+        """What the model returns, in one pass, with a graph where gradients are on; see ``Forward.run``."""
+        return self._forward.run(x, preprocess)
 
     def _answer(self, x: Tensor, preprocess: nn.Module) -> Tensor:
-        """The chosen output of one forward pass, float32 [N, K]."""
-        output = self._run_module(x, preprocess)
-        self._model_calls += len(x)
-        if not self._key_chosen:
-            self._key = choose_key(output, self._wanted_key, samples=len(x), classes=self._classes)
-            self._key_chosen = True
-        raw = pick(output, self._key)
-        if raw.is_floating_point():
-            raw = raw.to(torch.float32)
-        checked = check(raw.detach().cpu().numpy(), len(x), self._classes)
-        return raw.reshape(checked.shape)
+        """The chosen output, float32 [N, K]; see ``Forward.answer``. Where hooks look on, ``Forward.in_parts`` and ``once`` do."""
+        return self._forward.answer(x, preprocess)
 
     def _logits(self, raw: Tensor) -> Tensor:
         """float64 [N, C]: softmax gives the probabilities that the supervisor reads out of the same outputs, ties included."""
         return to_logits(raw.to(torch.float64), self._kind)
 
     def _recorded(self, x: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+        """Activations and raw outputs as the search runs the model; see ``Forward.recorded``."""
         assert self._recorder is not None
-        with torch.no_grad(), self._recorder.recording():
-            raw = self._answer(x, self._preprocess)
-        return self._recorder.activations(), raw
+        return self._forward.recorded(x, self._preprocess, self._recorder)
 
-    def _has_gradients(self, x: Tensor) -> bool:
-        """Whether the model's answer depends on its input in a way that autograd can follow."""
-        assert self._module is not None
-        values = x.to(torch.float32).requires_grad_(True)
-        try:
-            logits = Differentiable(self._module, self._kind, self._key, self._preprocess)(values)
-            (gradient,) = torch.autograd.grad(logits.sum(), values, allow_unused=True)
-        except RuntimeError as error:
-            print(f"no gradients: {error}", file=sys.stderr)
-            return False
-        self._model_calls += 3 * len(x)
-        return gradient is not None and bool(torch.isfinite(gradient).all())
+    def _features(self, x: Tensor) -> Tensor:
+        """float32 [N, F], in one pass."""
+        assert self._tap is not None
+        with self._tap.recording():
+            self._forward.once(x, self._preprocess)
+        return self._tap.features
+
+    def _look(self, x: Tensor) -> None:
+        """Shows the survey a batch, in one pass."""
+        assert self._survey is not None
+        with torch.no_grad(), self._survey.recorder.recording():
+            self._forward.once(x, self._preprocess)
+        self._survey.take()
 
 
 @contextmanager

@@ -41,8 +41,14 @@ def kept(fields: dict[str, Any]) -> dict[str, Any]:
 
 def good(operation: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     said: dict[str, tuple[dict[str, Any], dict[str, np.ndarray]]] = {
-        "load": ({"training": [], "parameters": 5, "fingerprint": {"torch": "2", "device": "cpu", "threads": 2, "python": "3"}}, {}),
-        "describe": ({"first_layer": None, "model_input": "[3]", "model_calls": 3}, {}),
+        "load": (
+            {"training": [], "parameters": 5, "fingerprint": {"torch": "2", "device": "cpu", "threads": 2, "python": "3", "amp": "off"}},
+            {},
+        ),
+        "describe": (
+            {"first_layer": None, "model_input": "[3]", "model_calls": 3, "compile": "off", "micro_batch": None, "gradient_batch": 4},
+            {},
+        ),
         "forward": ({}, {"raw": raw()}),
         "features": ({"head": "fc"}, {"features": raw(columns=7)}),
         "watch": ({"layers": {"a": 2}, "gradients": True, "steerable": True}, {}),
@@ -161,6 +167,9 @@ Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
         pytest.param("describe", lambda f, a: f.update(model_calls=-1), id="fewer calls than none"),
         pytest.param("describe", lambda f, a: f.update(model_calls=10**30), id="more calls than can be"),
         pytest.param("describe", lambda f, a: f.update(first_layer=[1]), id="a layer that is no text"),
+        pytest.param("describe", lambda f, a: f.update(compile=True), id="compiled without a word"),
+        pytest.param("describe", lambda f, a: f.update(micro_batch=0), id="batches of nothing"),
+        pytest.param("describe", lambda f, a: f.update(gradient_batch="4"), id="a size in words"),
         pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"].update(covered=21), id="more covered than there is"),
         pytest.param("coverage", lambda f, a: f["criteria"]["kmnc"]["by_layer"].update(a=1.5), id="more than a whole layer"),
         pytest.param("coverage", lambda f, a: f["criteria"].clear(), id="no criteria"),
@@ -201,6 +210,7 @@ Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
         pytest.param("watch", lambda f, a: f.update(gradients="yes"), id="gradients in words"),
         pytest.param("load", lambda f, a: f.update(training="yes"), id="training in words"),
         pytest.param("load", lambda f, a: f.update(fingerprint={}), id="no fingerprint"),
+        pytest.param("load", lambda f, a: f["fingerprint"].update(amp=16), id="a precision that is no text"),
         pytest.param("profile", lambda f, a: f.update(done=True), id="more than nothing"),
     ],
 )
