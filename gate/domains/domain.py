@@ -35,7 +35,8 @@ class InputDomain(Protocol):
 
     @property
     def model_bounds(self) -> Mapping[str, float]:
-        """Operators that need the model (attacks, coverage gradient) and their L-infinity bound as a share of the value range."""
+        """Operators that need the model (attacks, coverage gradient) and their bound as a share of the value range, in the norm that
+        gate.domains.model_operators names."""
 
     @property
     def chain_length(self) -> int: ...
@@ -66,6 +67,13 @@ class InputDomain(Protocol):
 
     def bound(self, mutants: np.ndarray, parents: np.ndarray, operator: str) -> np.ndarray:
         """[N, ...]: the mutants, clipped to the operator's bound around their parents and to the value range, in the file dtype."""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What can make a mutant invalid; the first that applies counts."""
+
+    def check(self, mutants: np.ndarray, seeds: np.ndarray, recipes: Sequence[Recipe]) -> np.ndarray:
+        """int64 [N]: why a mutant is invalid, a position in ``reasons``; -1 for what a person would still label the same."""
 
     def valid(self, mutants: np.ndarray, seeds: np.ndarray, recipes: Sequence[Recipe]) -> np.ndarray:
         """bool [N]: within what a person would still label the same."""

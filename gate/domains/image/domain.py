@@ -14,7 +14,8 @@ from gate.domains.image import picture
 from gate.domains.image.limits import Domain
 from gate.domains.image.natural import NaturalOperators
 from gate.domains.image.recipe import Step
-from gate.domains.image.validity import MODEL_OPERATORS, valid
+from gate.domains.image.validity import REASONS, ValidityCheck
+from gate.domains.model_operators import MODEL_OPERATORS
 
 __all__ = ["ImageDomain"]
 
@@ -35,6 +36,7 @@ class ImageDomain:
         self._shape = shape
         self._dtype = np.dtype(dtype)
         self._range = value_range
+        self._validity = ValidityCheck(limits, value_range)
 
     @property
     def natural(self) -> tuple[str, ...]:
@@ -44,7 +46,7 @@ class ImageDomain:
     @property
     def model_bounds(self) -> Mapping[str, float]:
         """Bounds of the operators that need the model, those switched off left out."""
-        found = {name: getattr(getattr(self._limits, family), name) for name, family in MODEL_OPERATORS.items()}
+        found = {name: getattr(getattr(self._limits, one.family), name) for name, one in MODEL_OPERATORS.items()}
         return {name: bound for name, bound in found.items() if bound}
 
     @property
@@ -59,7 +61,8 @@ class ImageDomain:
 
     def family(self, operator: str) -> str:
         """The family of an operator."""
-        return MODEL_OPERATORS.get(operator) or self._operators.family_of(operator)
+        model = MODEL_OPERATORS.get(operator)
+        return self._operators.family_of(operator) if model is None else model.family
 
     def step(self, operator: str, severity: float, draw: int) -> Step:
         """A natural step; its parameters follow from the arguments alone."""
@@ -71,12 +74,12 @@ class ImageDomain:
 
     def model_step(self, operator: str, draw: int) -> Step:
         """The record of a step that needed the model; severity 0, for it takes nothing of what natural operators share."""
-        return Step(operator, 0.0, draw, {"linf": self.model_bounds[operator]})
+        return Step(operator, 0.0, draw, {MODEL_OPERATORS[operator].norm: self.model_bounds[operator]})
 
     def model_steps(self, operator: str, draws: np.ndarray) -> Steps:
         """N records of a step that needed the model, by column."""
         count = len(draws)
-        columns = {"linf": np.full(count, self.model_bounds[operator])}
+        columns: dict[str, Any] = {MODEL_OPERATORS[operator].norm: np.full(count, self.model_bounds[operator])}
         none = np.zeros(count, dtype=np.int64)
         return Steps((operator,), none, np.zeros(count), draws, {0: (np.arange(count), columns)}, Step)
 
@@ -89,18 +92,35 @@ class ImageDomain:
         return self._operators.replay(seed, recipe)
 
     def bound(self, mutants: np.ndarray, parents: np.ndarray, operator: str) -> np.ndarray:
-        """The mutants, clipped to the operator's bound around their parents and to the value range."""
+        """The mutants, brought to the operator's bound around their parents and to the value range."""
         low, high = self._range
         most = self.model_bounds[operator] * (high - low)
-        if self._dtype == np.uint8:
-            most = np.floor(most)  # whole steps only, so that rounding can't cross the bound
         origin = parents.astype(np.float32)
-        clipped = np.clip(np.nan_to_num(mutants.astype(np.float32)), origin - most, origin + most)
-        return np.clip(clipped, low, high).astype(self._dtype)
+        made = np.clip(np.nan_to_num(mutants.astype(np.float32)), low, high)
+        if MODEL_OPERATORS[operator].norm == "linf":
+            if self._dtype == np.uint8:
+                most = np.floor(most)  # whole steps only, so that rounding can't cross the bound
+            return np.clip(np.clip(made, origin - most, origin + most), low, high).astype(self._dtype)
+        change = made - origin
+        squares = np.square(change).reshape(len(change), -1).mean(axis=1, dtype=np.float64)
+        beyond = np.flatnonzero(squares > most**2)
+        shrunk = change[beyond] * (most / np.sqrt(squares[beyond])).astype(np.float32).reshape(-1, *[1] * (change.ndim - 1))
+        # Towards the parent, so that rounding can't cross the bound.
+        made[beyond] = origin[beyond] + (np.trunc(shrunk) if self._dtype == np.uint8 else shrunk)
+        return np.clip(made, low, high).astype(self._dtype)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What can make a mutant invalid."""
+        return REASONS
+
+    def check(self, mutants: np.ndarray, seeds: np.ndarray, recipes: Sequence[Any]) -> np.ndarray:
+        """int64 [N]: why a mutant is invalid, a position in ``reasons``; -1 for what a person would still label the same."""
+        return self._validity(mutants, seeds, recipes).codes
 
     def valid(self, mutants: np.ndarray, seeds: np.ndarray, recipes: Sequence[Any]) -> np.ndarray:
         """bool [N]: within what a person would still label the same."""
-        return valid(mutants, seeds, recipes, self._limits, self._range)
+        return self._validity(mutants, seeds, recipes).valid
 
     def noise(self, count: int, random: np.random.Generator) -> np.ndarray:
         """[count, H, W, C]: uniform noise over the value range."""
