@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
 from gate.campaign.operator_choice import OperatorChoice
 from gate.campaign.supervisor import Worker
 from gate.corpus.corpus import Corpus
+from gate.domains.chains import Chains
 from gate.domains.domain import InputDomain
 from gate.errors import WorkerError
 from gate.randomness import generator, integer
@@ -55,7 +54,6 @@ class SearchArm:
         assisted = [name for name in domain.model_bounds if gradients and (steerable or name != "coverage_gradient")]
         names = (*domain.natural, *assisted)
         self.choice = OperatorChoice(names, [float(MODEL_OPERATOR_COSTS.get(name, 1)) for name in names])
-        self._last: np.ndarray = np.empty(0, dtype=np.int64)
 
     def propose(self, step: int, count: int) -> Batch:
         """``count`` mutants of promising entries."""
@@ -63,57 +61,63 @@ class SearchArm:
         operators = self.choice.draw(count, random)
         severities = random.random(count)
         draws = random.integers(2**31, size=count)
-        entries = [self._with_room(int(entry)) for entry in self.corpus.pick(count, random)]
-        seeds = np.array([self.corpus.seed_of(entry) for entry in entries], dtype=np.int64)
+        entries = self._with_room(self.corpus.pick(count, random))
+        seeds = self.corpus.seeds_of(entries)
         parents = self.corpus.inputs(entries)
         mutants = parents.copy()
-        made: list[Any] = [None] * count
-        natural = operators < len(self._domain.natural)
-        rows = np.flatnonzero(natural)
-        for row in rows:
-            left = self._domain.chain_severity - sum(done.severity for done in self.corpus.recipes[entries[row]])
-            least = min(_LEAST_SEVERITY, left)
-            severity = least + float(severities[row]) * (min(1.0, left) - least)
-            made[row] = self._domain.step(self.choice.names[operators[row]], severity, int(draws[row]))
+        lengths = self.corpus.lengths(entries)
+        used = self.corpus.severities(entries)
+        # What is mutated further was made by natural steps alone.
+        chains = Chains(self.corpus.recipes_of(entries), (), lengths, used, np.zeros(count, dtype=np.int64))
+        rows = np.flatnonzero(operators < len(self._domain.natural))
         if len(rows):
-            mutants[rows] = self._domain.apply(parents[rows], [made[row] for row in rows])
+            left = self._domain.chain_severity - used[rows]
+            least = np.minimum(_LEAST_SEVERITY, left)
+            drawn = least + severities[rows] * (np.minimum(1.0, left) - least)
+            steps = self._domain.steps(operators[rows], drawn, draws[rows])
+            mutants[rows] = self._domain.apply(parents[rows], steps)
+            chains = chains.then(rows, steps, drawn)
         calls = 0
         for name in self._domain.model_bounds:
-            rows = np.flatnonzero([self.choice.names[o] == name for o in operators])
+            if name not in self.choice.names:
+                continue
+            rows = np.flatnonzero(operators == self.choice.names.index(name))
             if len(rows):
                 mutants[rows] = self._by_model(name, parents[rows], self._labels[seeds[rows]], step)
                 calls += (MODEL_OPERATOR_COSTS[name] - 1) * len(rows)
-                for row in rows:
-                    made[row] = self._domain.model_step(name, int(draws[row]))
-        recipes = tuple((*self.corpus.recipes[entry], done) for entry, done in zip(entries, made, strict=True))
-        valid = self._domain.valid(mutants, self.corpus.seeds[seeds], recipes)
-        self._last = operators
-        return Batch("search", step, mutants, seeds, recipes, valid, calls)
+                chains = chains.then(rows, self._domain.model_steps(name, draws[rows]), None)
+        valid = self._domain.valid(mutants, self.corpus.seeds[seeds], chains)
+        return Batch("search", step, mutants, seeds, chains, valid, calls, operators, entries)
 
     def take(self, batch: Batch, outcome: Outcome, found: np.ndarray) -> None:
         """Keeps the valid mutants which added coverage and learns from the step; ``found`` is bool [N]: new distinct findings."""
+        assert isinstance(batch.recipes, Chains)
         gained = (outcome.new_items > 0) & batch.valid
-        labels = self._labels[batch.seeds]
-        for row in np.flatnonzero(gained):
-            own = outcome.probabilities[row]
-            margin = float(own[labels[row]] - np.delete(own, labels[row]).max()) if outcome.predicted[row] >= 0 else 0.0
-            self.corpus.add(
-                batch.x[row],
-                int(batch.seeds[row]),
-                batch.recipes[int(row)],
-                new_items=float(outcome.new_items[row]),
-                margin=margin,
-                open_=not any(step.operator in self._domain.model_bounds for step in batch.recipes[int(row)]),
-            )
-        self.choice.learn(self._last, gained, found)
+        rows = np.flatnonzero(gained)
+        labels = self._labels[batch.seeds[rows]]
+        own = outcome.probabilities[rows]
+        others = own.copy()
+        others[np.arange(len(rows)), labels] = -np.inf
+        margins = np.where(outcome.predicted[rows] >= 0, own[np.arange(len(rows)), labels] - others.max(axis=1), 0.0)
+        self.corpus.add_all(
+            batch.x[rows],
+            batch.seeds[rows],
+            [batch.recipes[row] for row in rows.tolist()],
+            lengths=batch.recipes.lengths[rows],
+            severities=batch.recipes.severities[rows],
+            new_items=outcome.new_items[rows],
+            margins=margins,
+            open_=batch.recipes.assisted[rows] == 0,
+            step=batch.step,
+        )
+        assert batch.operators is not None
+        self.choice.learn(batch.operators, gained, found)
 
-    def _with_room(self, entry: int) -> int:
-        """The entry, or its seed input where its chain has no room for another operator."""
-        recipe = self.corpus.recipes[entry]
-        used = sum(step.severity for step in recipe)
-        if len(recipe) >= self._domain.chain_length or self._domain.chain_severity - used < _LEAST_SEVERITY:
-            return self.corpus.seed_of(entry)
-        return entry
+    def _with_room(self, entries: np.ndarray) -> np.ndarray:
+        """int64 [N]: the entries, or their seed inputs where a chain has no room for another operator."""
+        left = self._domain.chain_severity - self.corpus.severities(entries)
+        full = (self.corpus.lengths(entries) >= self._domain.chain_length) | (left < _LEAST_SEVERITY)
+        return np.where(full, self.corpus.seeds_of(entries), entries)
 
     def _by_model(self, operator: str, parents: np.ndarray, labels: np.ndarray, step: int) -> np.ndarray:
         bound = self._domain.model_bounds[operator]

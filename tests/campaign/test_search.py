@@ -64,22 +64,26 @@ def test_only_valid_mutants_that_added_coverage_are_kept_and_model_made_ones_are
 ) -> None:
     made = Scene(executions=800)
     made.worker.model = reads_stripes
-    kept: list[dict[str, Any]] = []
-    original = made.corpus.add
+    kept: list[int] = []
+    original = made.corpus.add_all
 
-    def add(mutant: np.ndarray, seed: int, recipe: Any, **options: Any) -> None:
-        kept.append(options)
-        assert made.domain.valid(mutant[None], made.seeds.x[seed][None], [recipe])[0]
-        assert options["new_items"] > 0
-        assert options["open_"] == all(step.operator in made.domain.natural for step in recipe)
-        original(mutant, seed, recipe, **options)
+    def add_all(mutants: np.ndarray, seeds: np.ndarray, recipes: Any, **columns: Any) -> None:
+        kept.append(len(mutants))
+        assert made.domain.valid(mutants, made.seeds.x[seeds], recipes).all()
+        assert (columns["new_items"] > 0).all()
+        for row, recipe in enumerate(recipes):
+            natural = [step for step in recipe if step.operator in made.domain.natural]
+            assert columns["open_"][row] == (len(natural) == len(recipe))
+            assert columns["lengths"][row] == len(natural)
+            assert columns["severities"][row] == pytest.approx(sum(step.severity for step in natural))
+        original(mutants, seeds, recipes, **columns)
 
-    monkeypatch.setattr(made.corpus, "add", add)
+    monkeypatch.setattr(made.corpus, "add_all", add_all)
     for batch in proposals(made, monkeypatch):
         for recipe in batch.recipes:
             assert all(step.operator in made.domain.natural for step in recipe[:-1])
-    assert len(kept) >= 3
-    assert len(made.corpus) == 40 + len(kept)
+    assert sum(kept) >= 3
+    assert len(made.corpus) == 40 + sum(kept)
 
 
 @pytest.mark.parametrize(
