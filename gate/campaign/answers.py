@@ -54,6 +54,8 @@ class Answers:
             "coverage": self._coverage,
             "coverage_state": self._coverage_state,
             "mutate": self._mutate,
+            "numeric_path": self._numeric_path,
+            "climb_marks": self._climb_marks,
         }
         self._forget()
 
@@ -351,6 +353,24 @@ class Answers:
             made.shape == parents.shape and made.dtype == parents.dtype,
             f"mutants {made.dtype} {list(made.shape)} of inputs {parents.dtype} {list(parents.shape)}",
         )
+
+    def _numeric_path(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ("supported",))
+        _need(isinstance(fields["supported"], bool), "supported is neither true nor false")
+        _names(arrays, ("raw",) if fields["supported"] else ())
+        if fields["supported"]:
+            self._raw(sent, arrays)
+
+    def _climb_marks(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ())
+        _names(arrays, ("pictures", "scores", "moved"))
+        made, given = arrays["pictures"], sent["pictures"]
+        _need(made.shape == given.shape and made.dtype == given.dtype, f"marks {made.dtype} {list(made.shape)} of {list(given.shape)}")
+        _need(bool(np.isfinite(made).all()), "marks that are not finite")
+        for name in ("scores", "moved"):
+            values = arrays[name]
+            _need(values.shape == (len(given),) and values.dtype == np.float64, f"{name} of another shape")
+            _need(bool(((values >= 0) & (values <= 1 + _ROUNDING)).all()), f"{name} that are no shares")
 
     def _values(self, said: Any) -> dict[str, float]:
         """Values by criterion, each of its kind."""

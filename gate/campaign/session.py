@@ -20,6 +20,9 @@ from torch import Tensor, nn
 from gate.campaign.ascent import ascend
 from gate.campaign.attacks import attack
 from gate.campaign.forward import Forward
+from gate.campaign.halving import Halving
+from gate.campaign.mark_steps import climb
+from gate.campaign.numeric_paths import run_on_path
 from gate.campaign.staging import Staging
 from gate.campaign.wire import Arrays
 from gate.config import CoverageSettings, InputSettings
@@ -293,6 +296,26 @@ class Session:
         values = mutants.clamp(low, high).cpu().numpy()
         dtype = arrays["x"].dtype
         return {}, {"x": np.rint(values).astype(dtype) if dtype == np.uint8 else values.astype(dtype)}
+
+    # Probes and marks.
+
+    def do_numeric_path(self, arrays: Arrays, *, path: str) -> Answer:
+        """Raw outputs of a batch in another precision or memory layout, where the model can take it."""
+        assert self._module is not None
+        x = self._on_device(arrays["x"])
+        self._forward.model_calls += len(x)
+        raw = run_on_path(path, self._module, self._preprocess, x, self._forward.key)
+        return {"supported": raw is not None}, {} if raw is None else {"raw": _numpy(raw)}
+
+    def do_climb_marks(self, arrays: Arrays, *, steps: int) -> Answer:
+        """Moves marks ``pictures`` [M, ...] within ``weights`` towards ``targets`` [M], each on all inputs ``x`` [B, ...] at once."""
+        assert self._module is not None
+        given = {name: torch.from_numpy(values).to(self._device) for name, values in arrays.items()}
+        model = Differentiable(self._module, self._kind, self._forward.key, self._preprocess)
+        in_parts = Halving(self._device, self._forward.kept.clear).parts  # of whole marks, which are many samples each
+        found = climb(model, **given, steps=steps, bounds=self._value_range, in_parts=in_parts)
+        self._forward.model_calls += 3 * steps * len(given["x"]) * len(given["targets"])
+        return {}, {"pictures": _numpy(found.pictures), "scores": _numpy(found.scores), "moved": _numpy(found.moved)}
 
     # Inside.
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gate.domains.image.limits import Compression, Domain, Geometry, Noise, Occlusion, Photometry, Weather
 from gate.domains.image.limits import Blur as BlurLimits
+from gate.domains.image.limits import Compression, Domain, Geometry, Noise, Occlusion, Photometry, Weather
 from gate.domains.image.natural import NaturalOperators
 from gate.randomness import generator, integer
 

@@ -1,0 +1,23 @@
+"""An input's answer depends on what else is in its batch."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from gate.oracles.oracle import Observation
+from gate.oracles.pair import PairOracle, apart
+
+__all__ = ["BatchDependence"]
+
+
+class BatchDependence(PairOracle):
+    """Complains where one input, alone and in company, gets probabilities further apart than ``TOLERANCE``."""
+
+    name: ClassVar[str] = "batch_dependence"
+    TOLERANCE: ClassVar[float] = 1e-3  # far above what another batch size does to floats, far below what batch statistics do
+
+    def complains(self, first: Observation, second: Observation) -> np.ndarray:
+        """bool [N]."""
+        return np.asarray(apart(first, second) > self.TOLERANCE)
