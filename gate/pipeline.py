@@ -31,6 +31,7 @@ from gate.campaign.supervisor import Worker
 from gate.campaign.wire import MAX_PAYLOAD
 from gate.config import BudgetSettings, InputSettings, Settings, kind_of
 from gate.corpus.corpus import Corpus
+from gate.corpus.corpus_file import CORPUS, CorpusHead, CorpusWriter
 from gate.corpus.export import half_of
 from gate.coverage.map_file import MapContents, write_map
 from gate.domains.image import picture
@@ -138,6 +139,9 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
         _record_stop(work)
         raise
     finally:
+        if work.corpus is not None:
+            with contextlib.suppress(OutputError):  # whatever ended the run has been said
+                work.corpus.close()
         events.close()
 
 
@@ -351,6 +355,7 @@ def _fuzz(
         work.folder.path,
         preflight.output_kind,
         deterministic=preflight.deterministic,
+        mixed=work.settings.search.amp != "off",
     )
     work.deadline.check()
     campaign = _campaign(work, worker, domain, preflight.output_kind, initial)
@@ -449,7 +454,9 @@ def _campaign(
     assert work.seeds is not None
     assert work.confirmer is not None
     settings, policy, seeds = work.settings, work.policy.policy, work.seeds
-    corpus = Corpus(seeds.x)
+    head = CorpusHead(seeds.x.shape[1:], str(seeds.x.dtype), domain.value_range, work.data["seeds"].digest)
+    work.corpus = CorpusWriter(work.folder.campaign / CORPUS, head)
+    corpus = Corpus(seeds.x, file=work.corpus, seed_ids=seeds.ids, memory=settings.corpus_memory << 20)
     others = seeds.probabilities.copy()
     others[np.arange(len(seeds.labels)), seeds.labels] = -1.0
     corpus.set_margins(seeds.probabilities[np.arange(len(seeds.labels)), seeds.labels] - others.max(axis=1))
@@ -474,6 +481,7 @@ def _campaign(
         confirm=lambda finding: _confirm(work, finding),
         stop=lambda: work.deadline.stopped,
         campaign_seed=settings.seed,
+        mixed=settings.search.amp != "off",
     )
     work.fingerprint.update(batch_size=settings.batch_size, step_size=work.campaign.step_size)
     return work.campaign
@@ -612,7 +620,8 @@ def _save_campaign(work: Work, worker: Worker, campaign: Campaign) -> None:
     """Corpus and coverage. A worker that could not be waited for took its map with it; then only the numbers are known."""
     assert work.seeds is not None
     work.deadline.begin("coverage was saved", Stage.CLOSE)
-    campaign.search.corpus.save(work.folder.campaign, work.seeds.ids)
+    assert work.corpus is not None
+    work.corpus.close()
     path = work.folder.campaign / "coverage.map"
     path.unlink(missing_ok=True)
     if not worker.given_up:

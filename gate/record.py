@@ -263,6 +263,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
         judge_half=work.settings.data.judge_half,
         stalled_for=outcome.stalled_for,
         unconfirmed=outcome.unconfirmed,
+        precision_only=0 if work.confirmer is None else work.confirmer.precision_only,
         valid_fraction=sum(count.valid for count in fuzzed) / executed if executed else None,
         arms={
             arm: ArmSummary(

@@ -155,6 +155,7 @@ class CampaignSummary(_Frozen):
     stop_reason: str  # executions | wall | device | saturated | interrupted | error
     stalled_for: int = 0  # search executions since one covered something new
     unconfirmed: int = 0  # findings that there was no time left to confirm
+    precision_only: int = 0  # findings of a search in mixed precision that full precision does not show; no defects
     resumed: bool = False
     judge_half: Literal["all", "a", "b"] = "all"  # the half of the seed inputs that the judging arm's rates come from
     valid_fraction: float | None = None

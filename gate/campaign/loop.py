@@ -127,6 +127,7 @@ class Campaign:
         confirm: called with the first finding of each distinct key; says whether it became a defect.
         stop: asked between steps; True ends the campaign as interrupted.
         campaign_seed: every draw depends on it.
+        mixed: whether search and control arms run in mixed precision, so that what they find may be of its making.
     """
 
     def __init__(
@@ -147,8 +148,10 @@ class Campaign:
         confirm: Confirm,
         stop: Callable[[], bool],
         campaign_seed: int,
+        mixed: bool = False,
     ) -> None:
         self._worker = worker
+        self._mixed = mixed
         self.domain = domain
         self._seeds = seeds
         self.search = search
@@ -327,10 +330,11 @@ class Campaign:
         """bool [N]: which mutants are new distinct findings; confirms them on the way."""
         count = self.outcome.counts[batch.arm]
         new = np.zeros(len(batch.x), dtype=bool)
+        doubtful = self._mixed and batch.arm != "judging"  # an overflow counts only once full precision has seen it, too
         for slot in np.flatnonzero((outcome.complaint >= 0) & batch.valid):
             count.findings += 1
             oracle = ORACLES[int(outcome.complaint[slot])].name
-            if oracle == "non_finite":
+            if oracle == "non_finite" and not doubtful:
                 self.outcome.nonfinite += 1
             if batch.arm == "random":
                 continue  # the control arm is there to be counted, its findings belong to nobody
@@ -344,6 +348,7 @@ class Campaign:
             elif confirmed:
                 self._tries[finding.key] = CONFIRMATIONS_PER_KEY
                 count.defects += 1
+                self.outcome.nonfinite += int(oracle == "non_finite" and doubtful)
                 new[slot] = True
             else:
                 self._tries[finding.key] = tries + 1

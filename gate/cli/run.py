@@ -28,6 +28,7 @@ __all__ = ["command"]
 @click.option("--device-budget", help="Time for which the device is held: 90s, 10m, 2h.")
 @click.option("--device", help="auto, cpu, cuda or cuda:0.")
 @click.option("--batch-size", type=int, help="Samples in one forward pass.")
+@click.option("--amp", type=click.Choice(["off", "bf16", "fp16"]), help="Mixed precision for the search; defects are confirmed without.")
 @click.option("--seed", type=int, help="Campaign seed: the same seed, budget in executions and machine give the same result.")
 @click.option("--out", help="Output folder: new, empty, or of the same campaign.")
 @click.option("--previous", help="Earlier run whose defects are replayed: a folder, runs:/<id>, auto (the baseline's), none.")
@@ -46,6 +47,7 @@ def command(config: Path | None, show_config: bool, **options: Any) -> int:
         "judge_half": "data.judge_half",
         "budget": "budget.wall",
         "executions": "budget.executions",
+        "amp": "search.amp",
         "device_budget": "budget.device",
     }
     loaded = load(config, command_line={keys.get(name, name): value for name, value in options.items()})

@@ -469,6 +469,7 @@ def _campaign_facts(campaign: CampaignSummary | None) -> list[tuple[str, str]]:
         ("Device", visible(campaign.device, NAME)),
         ("Device time of the search", duration(campaign.device_hours * 3600)),
         ("Ended because", stop_reason_in_words(campaign)),
+        *([("Findings of mixed precision alone, no defects", count(campaign.precision_only))] if campaign.precision_only else []),
         ("Campaign seed", str(campaign.seed)),
         ("Started", moment(campaign.started_at) or "not recorded"),
         ("Resumed", "yes" if campaign.resumed else "no"),

@@ -47,6 +47,7 @@ class Confirmer:
         folder: the run folder.
         output_kind: how to read the model's output.
         deterministic: what preflight found; decides how often a finding is replayed.
+        mixed: whether the search runs in mixed precision. Then the replays, which are in full precision, may agree on another answer.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Confirmer:
         output_kind: OutputKind,
         *,
         deterministic: bool,
+        mixed: bool = False,
     ) -> None:
         self._worker = worker
         self._domain = domain
@@ -69,7 +71,9 @@ class Confirmer:
         self._replays = REPLAYS if deterministic else REPLAYS_UNSTEADY
         self.defects: list[Defect] = []
         self.found_by: dict[str, set[str]] = {}  # the arms that found each defect, by its id
+        self._mixed = mixed
         self.flaky = 0
+        self.precision_only = 0  # of the search: every replay says the same, and something else than mixed precision did
         self.too_close = 0  # seen again, but with a lead so small that another machine might see the label
 
     def confirm(self, finding: Finding) -> bool:
@@ -97,6 +101,8 @@ class Confirmer:
         if not again or not all(bool(oracle.holds(one)[0]) for one in seen):
             if again:
                 self.too_close += 1
+            elif self._mixed and finding.arm == "search" and len({int(one.predicted[0]) for one in seen}) == 1:
+                self.precision_only += 1
             else:
                 self.flaky += 1
             return False

@@ -127,6 +127,7 @@ class Scene:
         gradients: bool = True,
         steerable: bool = True,
         coverage: Mapping[str, Any] | None = None,
+        mixed: bool = False,
     ) -> None:
         x, y = images(seeds)
         self.ids = sample_ids(x, y)
@@ -156,6 +157,7 @@ class Scene:
             confirm=confirm,
             stop=stop,
             campaign_seed=campaign_seed,
+            mixed=mixed,
         )
 
     def run(self) -> Any:

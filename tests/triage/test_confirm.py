@@ -30,9 +30,18 @@ def wrong(x: np.ndarray) -> np.ndarray:
     return np.roll(reads_stripes(x), 1, axis=1)
 
 
-def confirmer(folder: Path, model: Callable[[np.ndarray], np.ndarray] = wrong, *, deterministic: bool = True, **options: Any) -> Confirmer:
+def confirmer(
+    folder: Path,
+    model: Callable[[np.ndarray], np.ndarray] = wrong,
+    *,
+    deterministic: bool = True,
+    mixed: bool = False,
+    **options: Any,
+) -> Confirmer:
     domain = options.get("domain", DOMAIN)
-    return Confirmer(NumpyWorker(model), domain, options.get("seeds", X), CLASSES, folder, OutputKind.LOGITS, deterministic=deterministic)
+    return Confirmer(
+        NumpyWorker(model), domain, options.get("seeds", X), CLASSES, folder, OutputKind.LOGITS, deterministic=deterministic, mixed=mixed
+    )
 
 
 def finding(row: int = 0, **changes: Any) -> Finding:
@@ -200,3 +209,22 @@ def test_a_defect_that_two_arms_find_is_one_defect(tmp_path: Path) -> None:
     assert sure.confirm(finding(arm="search", mutant=DOMAIN.replay(X[0], [DOMAIN.step("gamma", 0.1, 1)])))
     assert [defect.arm for defect in sure.defects] == ["judging"]
     assert sure.found_by == {sure.defects[0].id: {"judging", "search"}}
+
+
+@pytest.mark.parametrize(
+    ("mixed", "arm", "precision_only"), [(True, "search", 1), (True, "judging", 0), (False, "search", 0)], ids=["mixed", "judging", "full"]
+)
+def test_what_only_mixed_precision_gets_wrong_is_no_defect_and_is_not_called_flaky(
+    mixed: bool, arm: str, precision_only: int, tmp_path: Path
+) -> None:
+    sure = confirmer(tmp_path, reads_stripes, mixed=mixed)
+    assert not sure.confirm(finding(arm=arm))
+    assert (sure.precision_only, sure.flaky) == (precision_only, 1 - precision_only)
+    assert not left(tmp_path)
+
+
+def test_replays_that_differ_among_themselves_are_flaky_in_mixed_precision_too(tmp_path: Path) -> None:
+    turns = itertools.count()
+    sure = confirmer(tmp_path, lambda x: np.roll(reads_stripes(x), 2 + next(turns) % 2, axis=1), mixed=True)
+    assert not sure.confirm(finding())
+    assert (sure.precision_only, sure.flaky) == (0, 1)
