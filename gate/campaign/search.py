@@ -6,18 +6,16 @@ import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
 from gate.campaign.operator_choice import OperatorChoice
+from gate.campaign.starting_points import starting_points
 from gate.campaign.supervisor import Worker
 from gate.corpus.corpus import Corpus
 from gate.domains.chains import Chains
 from gate.domains.domain import InputDomain
+from gate.domains.model_operators import MODEL_OPERATORS
 from gate.errors import WorkerError
 from gate.randomness import generator, integer
 
-__all__ = ["MODEL_OPERATOR_COSTS", "SearchArm"]
-
-# Forward-equivalents of one mutant, its execution included; one backward counts two. See gate/campaign/session.py for the steps.
-ATTACK_STEPS = {"fgsm": 1, "pgd": 10, "coverage_gradient": 5}
-MODEL_OPERATOR_COSTS = {name: 3 * steps + 1 for name, steps in ATTACK_STEPS.items()}
+__all__ = ["SearchArm"]
 
 _LEAST_SEVERITY = 0.1  # an entry whose chain has less than this left starts again from its seed input
 
@@ -51,9 +49,10 @@ class SearchArm:
         self._labels = labels
         self._worker = worker
         self._campaign_seed = campaign_seed
-        assisted = [name for name in domain.model_bounds if gradients and (steerable or name != "coverage_gradient")]
+        offered = {"answers", *(["gradients"] if gradients else ()), *(["steering"] if gradients and steerable else ())}
+        assisted = [name for name in domain.model_bounds if MODEL_OPERATORS[name].needs in offered]
         names = (*domain.natural, *assisted)
-        self.choice = OperatorChoice(names, [float(MODEL_OPERATOR_COSTS.get(name, 1)) for name in names])
+        self.choice = OperatorChoice(names, [float(MODEL_OPERATORS[name].cost) if name in assisted else 1.0 for name in names])
 
     def propose(self, step: int, count: int) -> Batch:
         """``count`` mutants of promising entries."""
@@ -84,7 +83,7 @@ class SearchArm:
             rows = np.flatnonzero(operators == self.choice.names.index(name))
             if len(rows):
                 mutants[rows] = self._by_model(name, parents[rows], self._labels[seeds[rows]], step)
-                calls += (MODEL_OPERATOR_COSTS[name] - 1) * len(rows)
+                calls += MODEL_OPERATORS[name].calls * len(rows)
                 chains = chains.then(rows, self._domain.model_steps(name, draws[rows]), None)
         valid = self._domain.valid(mutants, self.corpus.seeds[seeds], chains)
         return Batch("search", step, mutants, seeds, chains, valid, calls, operators, entries)
@@ -124,10 +123,14 @@ class SearchArm:
         parameters = {
             "operator": operator,
             "bound": bound,
-            "steps": ATTACK_STEPS[operator],
+            "steps": MODEL_OPERATORS[operator].steps,
             "seed": integer(self._campaign_seed, operator, step),
         }
-        _, arrays = self._worker.call("mutate", parameters, {"x": parents, "labels": labels})
+        sent = {"x": parents, "labels": labels}
+        if MODEL_OPERATORS[operator].needs == "answers":
+            chosen = starting_points(labels, self._labels, generator(self._campaign_seed, "starting points", step))
+            sent["starts"] = np.where((chosen >= 0).reshape(-1, *[1] * (parents.ndim - 1)), self.corpus.seeds[chosen], parents)
+        _, arrays = self._worker.call("mutate", parameters, sent)
         made = arrays.get("x")
         if made is None or made.shape != parents.shape:
             raise WorkerError(f"The worker answered {operator!r} with something else than {len(parents)} mutants.", where="worker process")

@@ -260,9 +260,10 @@ class Session:
     # Mutants that need the model.
 
     def do_mutate(self, arrays: Arrays, *, operator: str, bound: float, steps: int, seed: int) -> Answer:
-        """Mutants of a batch within an L-infinity bound (a share of the value range), in the file dtype.
+        """Mutants of a batch, in the file dtype; ``bound`` is a share of the value range.
 
-        fgsm and pgd push towards another class than ``labels``; coverage_gradient pushes neurons towards items not yet covered.
+        coverage_gradient pushes neurons towards items not yet covered; the others push towards another class than ``labels``, see
+        gate/campaign/attacks.py. boundary needs ``starts``, inputs of other classes in the shape of ``x``.
         """
         assert self._module is not None
         x = self._on_device(arrays["x"]).to(torch.float32)
@@ -284,15 +285,22 @@ class Session:
                     seed=seed + rows.start,
                 ),
             )
+            calls = 3 * steps * len(x)
         else:
             labels = torch.from_numpy(arrays["labels"]).to(self._device)
             model = Differentiable(self._module, self._kind, self._forward.key, self._preprocess)
+            starts = self._on_device(arrays["starts"]).to(torch.float32) if "starts" in arrays else None
             common: dict[str, Any] = {"epsilon": epsilon, "bounds": (low, high), "steps": steps, "device": self._device}
-            parts = self._forward.with_gradients(
-                len(x), lambda rows: attack(operator, model, x[rows], labels[rows], seed=seed + rows.start, **common)
-            )
+            common["whole"] = arrays["x"].dtype == np.uint8
+
+            def attacked(rows: slice) -> tuple[Tensor, int]:
+                begin = None if starts is None else starts[rows]
+                return attack(operator, model, x[rows], labels[rows], seed=seed + rows.start, starts=begin, **common)
+
+            made = self._forward.with_gradients(len(x), attacked)
+            parts, calls = [part for part, _ in made], sum(spent for _, spent in made)
         mutants = torch.cat(parts)
-        self._forward.model_calls += 3 * steps * len(x)
+        self._forward.model_calls += calls
         values = mutants.clamp(low, high).cpu().numpy()
         dtype = arrays["x"].dtype
         return {}, {"x": np.rint(values).astype(dtype) if dtype == np.uint8 else values.astype(dtype)}

@@ -31,6 +31,6 @@ MODEL_OPERATORS = {
     "deepfool": ModelOperator("adversarial", "l2", steps=3, calls=22, needs="gradients"),
     "deepfool_linf": ModelOperator("adversarial", "linf", steps=3, calls=22, needs="gradients"),
     "carlini_wagner": ModelOperator("adversarial", "l2", steps=10, calls=63, needs="gradients"),
-    "boundary": ModelOperator("adversarial", "l2", steps=20, calls=33, needs="answers"),
+    "boundary": ModelOperator("adversarial", "l2", steps=20, calls=36, needs="answers"),
     "coverage_gradient": ModelOperator("coverage_gradient", "linf", steps=5, calls=15, needs="steering"),
 }
