@@ -12,7 +12,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +23,7 @@ from gate.campaign.deadline import Deadline
 from gate.campaign.wire import Arrays, Closed, Late, Malformed, receive, send
 from gate.errors import GateError, ModelError, WorkerError
 
-__all__ = ["Refused", "Silent", "Worker", "worker_environment"]
+__all__ = ["Refused", "Request", "Silent", "Worker", "worker_environment"]
 
 # Kept from the caller's environment: what Python, torch and CUDA need to start. Everything else may be a secret.
 _PASSED = (
@@ -67,6 +68,18 @@ def worker_environment(private: Path, source: Mapping[str, str] | None = None) -
     return environment
 
 
+@dataclass(eq=False)
+class Request:
+    """One request of a worker and, once it has been read, its answer. Whoever asked holds it until then."""
+
+    operation: str
+    parameters: dict[str, Any]
+    arrays: Arrays  # let go once the answer has been checked against them
+    patience: float  # seconds that its answer is waited for
+    answered: tuple[dict[str, Any], Arrays] | None = None
+    error: GateError | None = None
+
+
 class Worker:
     """Owns one worker process and the socket to it. Lives in the supervisor; use it as a context manager.
 
@@ -83,9 +96,12 @@ class Worker:
         if deadline is not None:
             deadline.check()
         self._deadline = deadline
+        self._killed = False
         self.given_up = False  # ended because its answer could not be waited for
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._connection = ours
+        self._in_flight: deque[Request] = deque()  # oldest first; the worker answers in this order
+        self._ended: GateError | None = None  # why it was ended, for whoever still waits for an answer
         self._nonce = secrets.token_hex(16)
         self._answers = Answers()
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
@@ -105,7 +121,7 @@ class Worker:
         self._listener.start()
         threading.Thread(target=self._watch, name="worker-end", daemon=True).start()
         wait = _SILENCE if start_timeout is None else max(start_timeout, 0.0)
-        self._exchange("start", {"nonce": self._nonce}, None, time.monotonic() + wait)
+        self.answer(self._send(Request("start", {}, {}, wait), {"nonce": self._nonce}))
 
     @property
     def pid(self) -> int:
@@ -136,22 +152,44 @@ class Worker:
             ConfigError, InputShapeError: the session says that the settings are, in a request where they can be.
             WorkerError: the worker died, kept silent, broke the protocol or gave an answer that can't be true; it has been ended.
         """
+        return self.answer(self.ask(operation, parameters, arrays, timeout=timeout))
+
+    def ask(
+        self,
+        operation: str,
+        parameters: Mapping[str, Any] | None = None,
+        arrays: Arrays | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Request:
+        """Sends a request, whose answer is fetched with ``answer``. Several may be on their way; the worker takes them in order.
+
+        Raises:
+            BudgetSpent, Interrupted, WorkerError: as ``call`` does; what the worker has to say comes with the answer.
+        """
         if self._deadline is not None:
             self._deadline.check()
-        deadline = time.monotonic() + (_SILENCE if timeout is None else max(timeout, 0.0))
-        asked = dict(parameters or {})
-        fields, result = self._exchange(operation, {"nonce": self._nonce, "operation": operation, "parameters": asked}, arrays, deadline)
-        try:
-            self._answers.check(operation, asked, arrays or {}, fields, result)
-        except WorkerError:
-            self.kill()
-            raise
-        return fields, result
+        patience = _SILENCE if timeout is None else max(timeout, 0.0)
+        request = Request(operation, dict(parameters or {}), dict(arrays or {}), patience)
+        return self._send(request, {"nonce": self._nonce, "operation": operation, "parameters": request.parameters})
+
+    def answer(self, request: Request) -> tuple[dict[str, Any], Arrays]:
+        """The answer to a request, waited for if need be; those of earlier requests are read and kept on the way.
+
+        Raises:
+            What ``call`` raises. Where an earlier request ended the worker, that request's error.
+        """
+        while request.answered is None and request.error is None:
+            self._receive()
+        if request.error is not None:
+            raise request.error
+        assert request.answered is not None
+        return request.answered
 
     def close(self) -> None:
         """Ends the worker and every process of its group."""
         with contextlib.suppress(Closed, Late, Malformed, OSError):
-            if self._process.poll() is None:
+            if self._process.poll() is None and not self._in_flight:
                 patience = time.monotonic() + 2.0
                 send(self._connection, {"nonce": self._nonce, "operation": "shutdown", "parameters": {}}, deadline=patience)
                 # Once it has answered there is nothing left to lose; waiting for torch to take itself apart costs a second.
@@ -159,7 +197,10 @@ class Worker:
         self.kill()
 
     def kill(self) -> None:
-        """Ends the process group at once."""
+        """Ends the process group at once; once is enough."""
+        if self._killed:
+            return
+        self._killed = True
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -196,41 +237,78 @@ class Worker:
             while line := stream.readline(_LINE_LENGTH):
                 self._words.append(line.decode("utf-8", "replace").rstrip("\n"))
 
-    def _exchange(self, operation: str, request: Mapping[str, Any], sent: Arrays | None, deadline: float) -> tuple[dict[str, Any], Arrays]:
-        started = time.monotonic()
-        limit = self._deadline
-
-        def until() -> float:
-            return deadline if limit is None else min(deadline, time.monotonic() + limit.left())
-
+    def _send(self, request: Request, message: Mapping[str, Any]) -> Request:
+        if self._ended is not None:
+            raise self._ended
         try:
-            send(self._connection, request, sent, deadline=until())
-            message, arrays = receive(self._connection, deadline=until)
-        except Closed as error:
-            raise self._dead(operation) from error
-        except Late as error:
-            self.kill()
-            if limit is not None and time.monotonic() < deadline:
-                self.given_up = True
-                raise limit.error() from error
-            raise Silent(
-                f"The worker gave no answer to {operation!r} within {time.monotonic() - started:.0f} s and was ended.",
+            send(self._connection, message, request.arrays, deadline=self._until(time.monotonic() + request.patience)())
+        except (Closed, Late) as error:
+            raise self._lost(request, error, time.monotonic() - request.patience) from error
+        self._in_flight.append(request)
+        return request
+
+    def _receive(self) -> None:
+        """Reads the answer to the oldest request in flight and notes it there."""
+        if not self._in_flight:
+            raise ValueError("the request was not asked of this worker")
+        request = self._in_flight[0]
+        started = time.monotonic()
+        deadline = started + request.patience
+        try:
+            message, arrays = receive(self._connection, deadline=self._until(deadline))
+        except (Closed, Late, Malformed) as error:
+            self._lost(request, error, started)
+            return
+        if message.get("nonce") != self._nonce:
+            self._end(WorkerError("The worker answered without the nonce it was given.", where=f"worker process {self.pid}"))
+        elif not all(isinstance(message.get(part, {}), dict) for part in ("ok", "error")):
+            self._end(WorkerError("The worker broke the protocol: its answer has no fields.", where=f"worker process {self.pid}"))
+        elif "error" in message:
+            self._in_flight.popleft()
+            request.error = self._error(request.operation, message["error"])
+        else:
+            fields = message.get("ok", {})
+            try:
+                if request.operation != "start":
+                    self._answers.check(request.operation, request.parameters, request.arrays, fields, arrays)
+            except WorkerError as error:
+                self._end(error)
+            else:
+                self._in_flight.popleft()
+                request.answered = fields, arrays
+                request.arrays = {}
+
+    def _until(self, deadline: float) -> Callable[[], float]:
+        limit = self._deadline
+        return lambda: deadline if limit is None else min(deadline, time.monotonic() + limit.left())
+
+    def _end(self, error: GateError) -> GateError:
+        """Ends the worker; every request in flight, and every later one, gets the reason."""
+        self.kill()
+        self._ended = error
+        while self._in_flight:
+            self._in_flight.popleft().error = error
+        return error
+
+    def _lost(self, request: Request, error: Exception, started: float) -> GateError:
+        """Ends the worker, which did not take a request or gave no whole answer."""
+        oldest = self._in_flight[0].operation if self._in_flight else request.operation
+        if isinstance(error, Closed):
+            return self._end(self._dead(oldest))
+        if isinstance(error, Malformed):
+            return self._end(WorkerError(f"The worker broke the protocol: it {error}.", where=f"worker process {self.pid}"))
+        self.kill()
+        if self._deadline is not None and time.monotonic() < started + request.patience:
+            self.given_up = True
+            return self._end(self._deadline.error())
+        return self._end(
+            Silent(
+                f"The worker gave no answer to {oldest!r} within {time.monotonic() - started:.0f} s and was ended.",
                 where=f"worker process {self.pid}",
                 hint="See whether the model hangs on some input; a smaller batch_size may help a slow one.",
                 details=self.last_words(),
-            ) from error
-        except Malformed as error:
-            self.kill()
-            raise WorkerError(f"The worker broke the protocol: it {error}.", where=f"worker process {self.pid}") from error
-        if message.get("nonce") != self._nonce:
-            self.kill()
-            raise WorkerError("The worker answered without the nonce it was given.", where=f"worker process {self.pid}")
-        if not all(isinstance(message.get(part, {}), dict) for part in ("ok", "error")):
-            self.kill()
-            raise WorkerError("The worker broke the protocol: its answer has no fields.", where=f"worker process {self.pid}")
-        if "error" in message:
-            raise self._error(operation, message["error"])
-        return message.get("ok", {}), arrays
+            )
+        )
 
     def _error(self, operation: str, error: Mapping[str, Any]) -> GateError:
         if error.get("kind") == REFUSED:

@@ -7,13 +7,16 @@ nonce that the supervisor gave at the start, so that a process that exits early 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import os
 import signal
 import socket
 import sys
+import threading
 import traceback
+from queue import SimpleQueue
 from typing import Any
 
 from gate.campaign.wire import Arrays, Closed, receive, send
@@ -21,12 +24,14 @@ from gate.errors import GateError
 
 __all__ = ["main"]
 
+Frame = tuple[dict[str, Any], Arrays]
+
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 def main(descriptor: int) -> int:
     """Serves requests until the supervisor says shutdown or goes away. Returns the exit status."""
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)  # those that only read and write say nothing of a crash
     # Ctrl-C reaches the whole terminal; only the supervisor decides what to do about it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=descriptor)
@@ -36,16 +41,42 @@ def main(descriptor: int) -> int:
         from gate.campaign.session import Session  # imports torch
 
         session = Session()
-        send(connection, {"nonce": nonce, "ok": {}})
-        while True:
-            request, arrays = receive(connection)
+        requests: SimpleQueue[Frame | None] = SimpleQueue()
+        answers: SimpleQueue[Frame | None] = SimpleQueue()
+        # Neither side waits for the other to read: the next request arrives, and the last answer leaves, while the model runs.
+        threading.Thread(target=_read, args=(connection, requests), name="reader", daemon=True).start()
+        writer = threading.Thread(target=_write, args=(connection, answers), name="writer", daemon=True)
+        writer.start()
+        answers.put(({"nonce": nonce, "ok": {}}, {}))
+        while (frame := requests.get()) is not None:
+            request, arrays = frame
             if request["operation"] == "shutdown":
-                send(connection, {"nonce": nonce, "ok": {}})
-                return 0
+                answers.put(({"nonce": nonce, "ok": {}}, {}))
+                break
             message, result = _answer(session, request, arrays)
-            send(connection, {"nonce": nonce, **message}, result)
+            answers.put(({"nonce": nonce, **message}, result))
+            del frame, request, arrays, result  # a batch is not held while the next one is waited for
+        answers.put(None)
+        writer.join()
+        return 0
     except Closed:
         return 0
+
+
+def _read(connection: socket.socket, requests: SimpleQueue[Frame | None]) -> None:
+    with contextlib.suppress(Closed):
+        while True:
+            requests.put(receive(connection))
+    requests.put(None)
+
+
+def _write(connection: socket.socket, answers: SimpleQueue[Frame | None]) -> None:
+    with contextlib.suppress(Closed):
+        while (frame := answers.get()) is not None:
+            send(connection, *frame)
+            del frame
+        return
+    os._exit(0)  # the supervisor is gone, whatever the model is doing
 
 
 def _end_with(parent: int) -> None:
