@@ -12,6 +12,7 @@ from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.run_folder import RunFolder
 from gate.config import Settings
+from gate.corpus.corpus_file import CorpusWriter
 from gate.metrics.evidence import CleanEvidence, LongTailEvidence, RegressionEvidence
 from gate.policy.load import LoadedPolicy
 from gate.registry.resolve import ModelReference
@@ -46,6 +47,7 @@ class Work:
     campaign: Campaign | None = None
     judging: JudgingArm | None = None
     seeds: Seeds | None = None
+    corpus: CorpusWriter | None = None
     clean: CleanEvidence | None = None
     long_tail: LongTailEvidence | None = None
     long_tail_reason: str | None = None

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from gate.corpus.columns import Columns
+from gate.corpus.corpus_file import CorpusWriter, Entries
+from gate.corpus.mutant_store import MutantStore
 from gate.corpus.selection import draw, promise
 
 __all__ = ["Corpus"]
@@ -25,12 +25,25 @@ class Corpus:
     never does (data, seed input, recipe); so whoever has a position may look at it later. What is known of an entry stands in columns,
     [N] each, which are read and changed in place.
 
+    **Deduplicated by coverage signature.** An entry's signature is a hash of the items that it covers in the guiding criteria and no seed
+    input does. An entry is kept because it covers an item first, so of two entries that cover the same items the second is never kept
+    to begin with. But a later mutant may cover just what an entry covers and be simpler: made by fewer operators, or by as many and
+    nearer its seed input. Then it is kept and the entry is closed: of all mutants that cover the same items the corpus goes on with the
+    simplest that was seen (``simplify``).
+
     Args:
         seeds: [S, ...], the seed inputs in the file dtype.
+        file: where every entry is written as it is added; without one, nothing is.
+        seed_ids: S identities of the seed inputs, which the file names them by.
+        memory: bytes of mutants held in memory where there is a file to read the others from; None: all.
     """
 
-    def __init__(self, seeds: np.ndarray) -> None:
+    def __init__(
+        self, seeds: np.ndarray, *, file: CorpusWriter | None = None, seed_ids: Sequence[str] = (), memory: int | None = None
+    ) -> None:
         self.seeds = seeds
+        self.file = file
+        self._seed_ids = tuple(seed_ids)
         self._columns = Columns(
             seed=np.int64,
             new=np.float64,
@@ -60,7 +73,8 @@ class Corpus:
             stability=1.0,
         )
         self._made: list[tuple[Any, ...]] = []
-        self._mutants = np.empty((0, *seeds.shape[1:]), dtype=seeds.dtype)  # with room behind the last
+        self._mutants = MutantStore(seeds.shape[1:], seeds.dtype, read=None if file is None else file.read, memory=memory)
+        self._alike: dict[int, int] = {}  # signature -> the entry that stands for it
 
     def __len__(self) -> int:
         return len(self._columns)
@@ -138,8 +152,13 @@ class Corpus:
         found: np.ndarray = self.seeds[np.minimum(positions, first - 1)]
         rows = np.flatnonzero(positions >= first)
         if len(rows):
-            found[rows] = self._mutants[positions[rows] - first]
+            found[rows] = self._mutants.take(positions[rows] - first)
         return found
+
+    @property
+    def mutants_held(self) -> int:
+        """Mutants in memory."""
+        return self._mutants.held
 
     # Growing.
 
@@ -177,13 +196,108 @@ class Corpus:
             signatures: [n], see ``signatures``.
             stabilities: [n], see ``stabilities``; 1 where None.
         """
-        count, before = len(mutants), len(self._made)
-        if before + count > len(self._mutants):
-            grown = np.empty((max(before + count, 2 * len(self._mutants)), *self._mutants.shape[1:]), dtype=self._mutants.dtype)
-            grown[:before] = self._mutants[:before]
-            self._mutants = grown
-        self._mutants[before : before + count] = mutants
-        self._made.extend(tuple(recipe) for recipe in recipes)
+        count = len(mutants)
+        if not count:
+            return
+        same = np.zeros(count, dtype=np.int64) if signatures is None else signatures
+        stable = np.ones(count) if stabilities is None else stabilities
+        self._keep(mutants, seeds, recipes, lengths, severities, new_items, margins, open_, stable, same, np.full(count, -1), step)
+
+    def simplify(
+        self,
+        mutants: np.ndarray,
+        seeds: npt.NDArray[np.int64],
+        recipes: Sequence[Sequence[Any]],
+        *,
+        lengths: npt.NDArray[np.int64],
+        severities: npt.NDArray[np.float64],
+        margins: npt.NDArray[np.float64],
+        open_: npt.NDArray[np.bool_],
+        step: int,
+        signatures: npt.NDArray[np.int64],
+    ) -> int:
+        """Lets valid mutants that covered nothing first stand for entries that cover the same items, where they are simpler.
+
+        Simpler is, in this order: may be mutated further; fewer steps; nearer the seed input. The new entry takes over what is known of
+        the old one (new items, picks, stability); the old one is closed.
+
+        Args:
+            mutants: [n, ...] in the file dtype, and so on, see ``add_all``.
+
+        Returns:
+            How many entries have been replaced.
+        """
+        known = [self._alike.get(one, -1) if one else -1 for one in signatures.tolist()]
+        rows = [row for row, entry in enumerate(known) if entry >= 0]
+        if not rows:
+            return 0
+        best: dict[int, tuple[tuple[bool, int, float], int]] = {}
+        apart = _distances(mutants[rows], self.seeds[seeds[rows]])
+        for row, distance in zip(rows, apart.tolist(), strict=True):
+            mine = (not bool(open_[row]), len(recipes[row]), float(distance))
+            entry = known[row]
+            key = best[entry][0] if entry in best else self._simplicity(entry)
+            if mine < key:
+                best[entry] = (mine, row)
+        if not best:
+            return 0
+        old = np.array(sorted(best), dtype=np.int64)
+        chosen = np.array([best[entry][1] for entry in old.tolist()], dtype=np.int64)
+        made = [tuple(recipes[row]) for row in chosen.tolist()]
+        self._keep(
+            mutants[chosen],
+            seeds[chosen],
+            made,
+            lengths[chosen],
+            severities[chosen],
+            self.new_items[old],
+            margins[chosen],
+            open_[chosen],
+            self.stabilities[old],
+            signatures[chosen],
+            old,
+            step,
+        )
+        self._columns["picks"][-len(old) :] = self.picks[old]
+        self.open[old] = False
+        return len(old)
+
+    def _simplicity(self, entry: int) -> tuple[bool, int, float]:
+        return not bool(self.open[entry]), len(self._recipe(entry)), float(self.distances[entry])
+
+    def _keep(
+        self,
+        mutants: np.ndarray,
+        seeds: npt.NDArray[np.int64],
+        recipes: Sequence[Sequence[Any]],
+        lengths: npt.NDArray[np.int64],
+        severities: npt.NDArray[np.float64],
+        new_items: npt.NDArray[np.float64],
+        margins: npt.NDArray[np.float64],
+        open_: npt.NDArray[np.bool_],
+        stabilities: npt.NDArray[np.float64],
+        signatures: npt.NDArray[np.int64],
+        replaces: npt.NDArray[np.int64],
+        step: int,
+    ) -> None:
+        count, first = len(mutants), len(self)
+        distances = _distances(mutants, self.seeds[seeds])
+        made = [tuple(recipe) for recipe in recipes]
+        if self.file is not None:
+            entries = Entries(
+                tuple(self._seed_ids[seed] for seed in seeds.tolist()),
+                tuple([one.to_json() for one in recipe] for recipe in made),
+                new_items=new_items,
+                margins=margins,
+                open=open_,
+                distances=distances,
+                stabilities=stabilities,
+                signatures=signatures,
+                replaces=np.where(replaces < 0, -1, replaces - len(self.seeds)),
+            )
+            self.file.append(entries, mutants, step=step)
+        self._mutants.add(mutants)
+        self._made.extend(made)
         self._columns.extend(
             count,
             seed=seeds,
@@ -194,10 +308,11 @@ class Corpus:
             length=lengths,
             severity=severities,
             step=step,
-            signature=0 if signatures is None else signatures,
-            distance=_distances(mutants, self.seeds[seeds]),
-            stability=1.0 if stabilities is None else stabilities,
+            signature=signatures,
+            distance=distances,
+            stability=stabilities,
         )
+        self._alike.update((one, first + row) for row, one in enumerate(signatures.tolist()) if one)
 
     def add(self, mutant: np.ndarray, seed: int, recipe: Sequence[Any], *, new_items: float, margin: float, open_: bool) -> None:
         """Keeps one valid mutant; see ``add_all``."""
@@ -226,20 +341,6 @@ class Corpus:
     def seed_of(self, position: int) -> int:
         """The seed input that an entry came from."""
         return int(self._columns["seed"][position])
-
-    def save(self, folder: Path, seed_ids: Sequence[str]) -> None:
-        """Writes ``corpus.npz`` (mutants and their seed input's position) and ``corpus.jsonl`` (their recipes, in the same order)."""
-        first = len(self.seeds)
-        np.savez_compressed(folder / "corpus.npz", x=self._mutants[: len(self._made)], seed=self._columns["seed"][first:])
-        with (folder / "corpus.jsonl").open("w", encoding="utf-8") as file:
-            for position in range(first, len(self)):
-                new = float(self.new_items[position])
-                row = {
-                    "seed_id": seed_ids[self.seed_of(position)],
-                    "new_items": int(new) if new.is_integer() else new,
-                    "recipe": [step.to_json() for step in self._recipe(position)],
-                }
-                file.write(json.dumps(row, allow_nan=False) + "\n")
 
     def _recipe(self, position: int) -> tuple[Any, ...]:
         first = len(self.seeds)

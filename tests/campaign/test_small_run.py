@@ -14,9 +14,14 @@ from known_model import CLASSES, TRAP, images, write_npz
 from saved_models import Stripes, save
 
 from gate.afterwards import evaluate_again, replay_defect, write_elsewhere
+from gate.corpus.corpus_file import read_corpus
 from gate.corpus.export import export
 from gate.coverage.store import load
 from gate.domains.image import picture
+from gate.domains.image.domain import ImageDomain
+from gate.domains.image.image_set import sample_ids
+from gate.domains.image.limits import Domain
+from gate.domains.image.recipe import recipe_from_json
 from gate.errors import CoverageMapError, DataError, EvidenceError, OutputError
 from gate.result import Result, Verdict
 
@@ -104,8 +109,18 @@ def test_every_defect_of_the_record_is_described_on_disk_and_the_other_way_round
 
 
 def test_natural_mutants_of_the_corpus_replay(run: Run) -> None:
-    with np.load(run.folder / "campaign" / "corpus.npz", allow_pickle=False) as stored:
-        assert len(stored["x"]) == len((run.folder / "campaign" / "corpus.jsonl").read_text().splitlines()) > 0
+    stored = read_corpus(run.folder / "campaign" / "corpus.bin")
+    seeds, labels = images()
+    by_id = dict(zip(sample_ids(seeds, labels), seeds, strict=True))
+    domain = ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
+    replayed = 0
+    for mutant, seed, recipe in zip(
+        stored.mutants(np.arange(len(stored.entries))), stored.entries.seed_ids, stored.entries.recipes, strict=True
+    ):
+        if all(step["operator"] in domain.natural for step in recipe):
+            np.testing.assert_array_equal(domain.replay(by_id[seed], recipe_from_json(recipe)), mutant)
+            replayed += 1
+    assert replayed > 10
 
 
 def test_a_defect_lives_on_its_model_and_is_gone_on_the_fixed_one(run: Run) -> None:

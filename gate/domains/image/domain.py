@@ -50,6 +50,11 @@ class ImageDomain:
         return {name: bound for name, bound in found.items() if bound}
 
     @property
+    def value_range(self) -> tuple[float, float]:
+        """Lowest and highest value of a file."""
+        return self._range
+
+    @property
     def chain_length(self) -> int:
         """Most natural operators in one recipe."""
         return self._limits.chain.length
