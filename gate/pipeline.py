@@ -439,7 +439,7 @@ def _note_forward(work: Work, described: Mapping[str, Any]) -> None:
     """How the model runs by now: what changes the last bits of its answers belongs to the fingerprint, and is told where it changes."""
     said = {"compile": described["compile"]} if work.settings.search.compile else {}
     said |= {name: described[name] for name in ("micro_batch", "gradient_batch") if described[name] is not None}
-    if said.items() - work.fingerprint.items():
+    if any(work.fingerprint.get(name) != value for name, value in said.items()):
         work.events.emit("forward", **said)
     work.fingerprint.update(said)
 
