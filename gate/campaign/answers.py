@@ -44,6 +44,8 @@ class Answers:
             "describe": self._describe,
             "forward": self._forward,
             "features": self._features,
+            "scorable": self._scorable,
+            "score": self._score,
             "layers": self._layers_of_model,
             "layer_ranges": self._ranges_of_layers,
             "watch": self._watch,
@@ -154,6 +156,23 @@ class Answers:
         _need(features.dtype.kind == "f" and features.ndim == 2 and len(features) == len(sent["x"]), "features of another shape")
         self._features_wide = self._features_wide or features.shape[1]
         _need(features.shape[1] == self._features_wide > 0, f"{features.shape[1]} features, {self._features_wide} until now")
+
+    def _scorable(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ("features", "dropout"))
+        _names(arrays, ())
+        _need(all(isinstance(value, bool) for value in fields.values()), "what can be scored is neither true nor false")
+
+    def _score(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ())
+        _names(arrays, ("score",))
+        score, rows, kind = arrays["score"], len(sent["x"]), parameters["score"]
+        _need(score.dtype == np.float64 and score.shape == (rows,), f"scores {score.dtype} {list(score.shape)} for {rows} inputs")
+        _need(bool(np.isfinite(score).all()) and bool((score >= 0).all()), "scores out of range")
+        if kind != "gradient":
+            # C probabilities that sum to one can't be further apart, nor can fewer than one replay agree with itself.
+            _need(bool((score <= 1 + _ROUNDING).all()), f"a score {kind} above 1")
+        if kind == "replays":
+            _need(bool((score * parameters["passes"] >= 1 - _ROUNDING).all()), "fewer than one replay that agrees with itself")
 
     def _layers_of_model(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _names(arrays, ())

@@ -23,6 +23,7 @@ from gate.campaign.forward import Forward
 from gate.campaign.halving import Halving
 from gate.campaign.mark_steps import climb
 from gate.campaign.numeric_paths import run_on_path
+from gate.campaign.scores import agreement, dropout_variance, gradient_norms, has_dropout
 from gate.campaign.staging import Staging
 from gate.campaign.wire import Arrays
 from gate.config import CoverageSettings, InputSettings
@@ -128,14 +129,45 @@ class Session:
         assert self._module is not None
         x = self._on_device(arrays["x"])
         with torch.no_grad():
-            if self._tap is None:
-                raw = self._answer(x, self._preprocess)
-                head = find_head(self._module, trace(self._module, self._preprocess(x)), raw.shape[1])
-                if head is None:
-                    raise ModelError("The model has no classifier head whose input could be compared.", where="the model")
-                self._tap = FeatureTap(self._module, head)
+            tap = self._feature_tap(x)
+            if tap is None:
+                raise ModelError("The model has no classifier head whose input could be compared.", where="the model")
             features = torch.cat(self._forward.in_parts(len(x), lambda rows: self._features(x[rows])))
-        return {"head": self._tap.head}, {"features": features.cpu().numpy()}
+        return {"head": tap.head}, {"features": features.cpu().numpy()}
+
+    # Scores of corpus entries, see gate.campaign.scores.
+
+    def do_scorable(self, arrays: Arrays) -> Answer:
+        """Whether the model has penultimate features, and dropout that can be switched on."""
+        assert self._module is not None
+        with torch.no_grad():
+            features = self._feature_tap(self._on_device(arrays["x"])) is not None
+        return {"features": features, "dropout": has_dropout(self._module)}, {}
+
+    def do_score(self, arrays: Arrays, *, score: str, passes: int, seed: int) -> Answer:
+        """One score float64 [N] of each input: gradient (towards uncovered items), variance (with dropout), replays (that agree)."""
+        assert self._module is not None
+        assert self._recorder is not None
+        module, recorder, x = self._module, self._recorder, self._on_device(arrays["x"])
+        if score == "gradient":
+            values, criteria = x.to(torch.float32), _steering(self._arms["search"])
+
+            def norms(rows: slice) -> Tensor:
+                return gradient_norms(lambda part: self._run_module(part, self._preprocess), recorder, criteria, values[rows])
+
+            found = torch.cat(self._forward.with_gradients(len(x), norms))
+            self._forward.model_calls += 3 * len(x)
+        else:
+
+            def answer() -> Tensor:
+                with torch.no_grad():
+                    return self._logits(self._answer(x, self._preprocess))
+
+            if score == "variance":
+                found = dropout_variance(lambda: answer().softmax(1), module, passes=passes, seed=seed, device=self._device)
+            else:
+                found = agreement(answer, replays=passes)
+        return {}, {"score": _numpy(found)}
 
     # Choosing layers.
 
@@ -351,6 +383,15 @@ class Session:
         """Activations and raw outputs as the search runs the model; see ``Forward.recorded``."""
         assert self._recorder is not None
         return self._forward.recorded(x, self._preprocess, self._recorder)
+
+    def _feature_tap(self, x: Tensor) -> FeatureTap | None:
+        """The tap on the classifier head, found on a small batch the first time; None where there is no head."""
+        assert self._module is not None
+        if self._tap is None:
+            raw = self._answer(x, self._preprocess)
+            head = find_head(self._module, trace(self._module, self._preprocess(x)), raw.shape[1])
+            self._tap = None if head is None else FeatureTap(self._module, head)
+        return self._tap
 
     def _features(self, x: Tensor) -> Tensor:
         """float32 [N, F], in one pass."""

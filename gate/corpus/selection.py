@@ -1,10 +1,34 @@
-"""Which entry is mutated next: a promise for every entry, drawn in proportion."""
+"""Drawing entries: in proportion to weights, and weights by rank where only the order of scores means something."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-__all__ = ["draw", "promise"]
+__all__ = ["by_rank", "draw", "promise"]
+
+HALVING = 8  # the weight halves this often from the best entry to the last
+
+
+def by_rank(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Weights that halve with every eighth of the entries, from the highest score down, whatever the scores' scale.
+
+    Ranks and not values, because scores such as the norm of a gradient spread over many orders of magnitude, and others hardly at all.
+
+    Args:
+        scores: [n]; NaN where an entry has none. Equal scores share their ranks.
+
+    Returns:
+        float64 [n], 1 for the best (less where several share it), 0 where there is no score.
+    """
+    weights = np.zeros(len(scores))
+    known = np.flatnonzero(~np.isnan(scores))
+    if len(known):
+        _, same, times = np.unique(-scores[known], return_inverse=True, return_counts=True)
+        first = np.cumsum(times) - times
+        ranks = (first + (times - 1) / 2)[same]
+        weights[known] = 0.5 ** (HALVING * ranks / len(known))
+    return weights
 
 
 def promise(new_items: np.ndarray, picks: np.ndarray, margins: np.ndarray) -> np.ndarray:
