@@ -23,10 +23,10 @@ __all__ = ["attack"]
 _CANDIDATES = 3  # deepfool: the predicted class and the two next likely
 _OVERSHOOT = 0.05  # deepfool
 _ROUNDS = 2  # carlini_wagner: trade-offs between distance and class
-_TRADE_OFF = 1.0  # carlini_wagner: the first of them, ten times as much in the second where nothing was found
+_TRADE_OFF = 0.1  # carlini_wagner: the first of them, ten times as much in the second where nothing was found
 _ADAM_STEP = 0.05  # carlini_wagner
 _HALVINGS = 8  # boundary: of the line between the input and its starting point
-_BOUNDARY_STEP = 0.1  # boundary: along the boundary and towards the input, share of the distance
+_ALONG, _TOWARDS = 0.2, 0.01  # boundary: first step along the boundary and towards the input, shares of the distance
 _FARTHER = (1.0, 2.0, 4.0)  # times the change, until it survives rounding
 
 
@@ -115,7 +115,7 @@ def _nearest(name: str, steps: int) -> Any:
     return kind(steps=steps, candidates=_CANDIDATES, overshoot=_OVERSHOOT)
 
 
-def _along_boundary(model: Callable[[Tensor], Tensor], x: Tensor, labels: Tensor, starts: Tensor, steps: int) -> Tensor:
+def _along_boundary(model: Any, x: Tensor, labels: Tensor, starts: Tensor, steps: int) -> Tensor:
     """Inputs near the boundary, on the side that is not the label's: along the line from each starting point, then along the boundary."""
     from foolbox.attacks.boundary_attack import BoundaryAttack
     from foolbox.criteria import Misclassification
@@ -131,7 +131,7 @@ def _along_boundary(model: Callable[[Tensor], Tensor], x: Tensor, labels: Tensor
         away = model(torch.lerp(inside, outside, _like(middle, inside))).argmax(dim=1) != label
         near, far = torch.where(away, near, middle), torch.where(away, middle, far)
     nearest = torch.lerp(inside, outside, _like(far, inside))
-    chosen = BoundaryAttack(steps=steps, spherical_step=_BOUNDARY_STEP, source_step=_BOUNDARY_STEP, tensorboard=False)
+    chosen = BoundaryAttack(steps=steps, spherical_step=_ALONG, source_step=_TOWARDS, tensorboard=False)
     try:
         found[rows] = chosen.run(model, inside, Misclassification(label), starting_points=nearest)
     except ValueError:
@@ -180,7 +180,7 @@ class _Counted(nn.Module):
         logits: Tensor = self._model(x).to(torch.float32)
         self.calls += len(x)
         if logits.requires_grad:
-            logits.register_hook(self._backward)
+            logits.register_hook(self._backward)  # type: ignore[no-untyped-call]
         return logits
 
     def _backward(self, gradient: Tensor) -> None:

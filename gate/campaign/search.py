@@ -49,8 +49,7 @@ class SearchArm:
         self._labels = labels
         self._worker = worker
         self._campaign_seed = campaign_seed
-        offered = {"answers", *(["gradients"] if gradients else ()), *(["steering"] if gradients and steerable else ())}
-        assisted = [name for name in domain.model_bounds if MODEL_OPERATORS[name].needs in offered]
+        assisted = [name for name in domain.model_bounds if MODEL_OPERATORS[name].usable(gradients=gradients, steerable=steerable)]
         names = (*domain.natural, *assisted)
         self.choice = OperatorChoice(names, [float(MODEL_OPERATORS[name].cost) if name in assisted else 1.0 for name in names])
 
@@ -128,8 +127,8 @@ class SearchArm:
         }
         sent = {"x": parents, "labels": labels}
         if MODEL_OPERATORS[operator].needs == "answers":
-            chosen = starting_points(labels, self._labels, generator(self._campaign_seed, "starting points", step))
-            sent["starts"] = np.where((chosen >= 0).reshape(-1, *[1] * (parents.ndim - 1)), self.corpus.seeds[chosen], parents)
+            random = generator(self._campaign_seed, "starting points", step)
+            sent["starts"] = starting_points(parents, labels, self.corpus.seeds, self._labels, random)
         _, arrays = self._worker.call("mutate", parameters, sent)
         made = arrays.get("x")
         if made is None or made.shape != parents.shape:

@@ -18,6 +18,13 @@ class ModelOperator:
     calls: int  # the most that making one mutant takes; its execution comes on top
     needs: Literal["answers", "gradients", "steering"]  # steering: gradients, and a criterion that says which way a neuron has to move
 
+    def usable(self, *, gradients: bool, steerable: bool) -> bool:
+        """Whether it is of use for a model with or without gradients, and criteria that can or can't steer.
+
+        What needs answers alone is for models without gradients: where there are some, the others find the same for less work.
+        """
+        return {"answers": not gradients, "gradients": gradients, "steering": gradients and steerable}[self.needs]
+
     @property
     def cost(self) -> int:
         """Forward-equivalents of one mutant, its execution included."""
@@ -31,6 +38,6 @@ MODEL_OPERATORS = {
     "deepfool": ModelOperator("adversarial", "l2", steps=3, calls=22, needs="gradients"),
     "deepfool_linf": ModelOperator("adversarial", "linf", steps=3, calls=22, needs="gradients"),
     "carlini_wagner": ModelOperator("adversarial", "l2", steps=10, calls=63, needs="gradients"),
-    "boundary": ModelOperator("adversarial", "l2", steps=20, calls=36, needs="answers"),
+    "boundary": ModelOperator("adversarial", "l2", steps=60, calls=80, needs="answers"),
     "coverage_gradient": ModelOperator("coverage_gradient", "linf", steps=5, calls=15, needs="steering"),
 }

@@ -224,9 +224,11 @@ def _step_in_words(step: Mapping[str, Any]) -> str:
     name = visible(str(step.get("operator", "unknown operator")).replace("_", " "), NAME)
     severity = step.get("severity")
     parameters = step.get("parameters")
-    if isinstance(parameters, Mapping) and isinstance(parameters.get("linf"), int | float):
+    if isinstance(parameters, Mapping):
         # An operator that needed the model takes no share of what natural operators have: its bound says how strong it was.
-        return f"{name} within {parameters['linf']:.1%} of the value range"
+        for norm, how in (("linf", "of the value range"), ("l2", "of the value range, root mean square")):
+            if isinstance(parameters.get(norm), int | float):
+                return f"{name} within {parameters[norm]:.1%} {how}"
     words = f"{name} at severity {severity:.2f}" if isinstance(severity, int | float) else name
     if isinstance(parameters, Mapping):
         shown = [

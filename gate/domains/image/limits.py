@@ -67,10 +67,10 @@ class Adversarial(_Family):
 
     fgsm: Share | None = 0.03  # largest change of a value (L-infinity)
     pgd: Share | None = 0.03  # likewise
-    deepfool_linf: Share | None = None  # likewise
-    deepfool: Share | None = None  # root of the mean squared change of the values (L2)
+    deepfool_linf: Share | None = 0.03  # likewise
+    deepfool: Share | None = 0.02  # root of the mean squared change of the values (L2)
     carlini_wagner: Share | None = None  # likewise; it takes more model work than all the others
-    boundary: Share | None = None  # likewise
+    boundary: Share | None = 0.02  # likewise; for models without gradients
 
 
 class CoverageGradient(_Family):
