@@ -30,17 +30,17 @@ class Compiled:
     Args:
         module: the model, with the recorder's hooks on it.
         recorder: what watches it.
-        backend: of ``torch.compile``.
+        backend: of ``torch.compile``, a name or a function.
     """
 
-    def __init__(self, module: nn.Module, recorder: Recorder, backend: str = BACKEND) -> None:
+    def __init__(self, module: nn.Module, recorder: Recorder, backend: str | Callable[..., Any] = BACKEND) -> None:
         torch._dynamo.reset()
         # Beyond its limit of shapes the compiler would go on with the plain model without a word.
         torch._dynamo.config.fail_on_recompile_limit_hit = True
         self._module = module
         self._recorder = recorder
         self._program: Callable[[Tensor], Any] | None = torch.compile(module, backend=backend)
-        self.state = backend
+        self.state = backend if isinstance(backend, str) else "a function"
 
     def __call__(self, inputs: Tensor) -> Any:
         """One forward pass without gradients, inside of the recorder's ``recording``. Raises what the plain model raises."""
@@ -107,5 +107,5 @@ def _alike(one: Tensor, other: Tensor, tolerance: float) -> bool:
 
 
 def _said(error: Exception) -> str:
-    first = (str(error).strip().splitlines() or [""])[0]
-    return f"{type(error).__name__}: {first}"[:_LONGEST]
+    text = " ".join(str(error).split("\n\n")[0].split())  # behind an empty line the compiler gives advice
+    return f"{type(error).__name__}: {text}"[:_LONGEST]

@@ -388,8 +388,10 @@ class Session:
         """The tap on the classifier head, found on a small batch the first time; None where there is no head."""
         assert self._module is not None
         if self._tap is None:
-            raw = self._answer(x, self._preprocess)
-            head = find_head(self._module, trace(self._module, self._preprocess(x)), raw.shape[1])
+            module, few = self._module, x[:2]
+            outputs = self._answer(few, self._preprocess).shape[1]
+            calls = self._forward.in_parts(len(few), lambda rows: trace(module, self._preprocess(few[rows])))
+            head = find_head(module, calls[0], outputs)
             self._tap = None if head is None else FeatureTap(self._module, head)
         return self._tap
 
