@@ -1,9 +1,9 @@
 """The file that a corpus is stored in: one file without names or links in it, only ever appended to, and readable at any moment.
 
-A line ``gate.corpus/1``, then frames. A frame is its length (4 bytes, big-endian), so many bytes, and a checksum: the first 16 bytes of
-the SHA-256 of the checksum before it (zeros before the first) and the frame's bytes. So no frame can be changed, taken out or moved
-without the next one telling. That guards against damage and tinkering by hand, not against somebody who computes the checksums anew: what
-is read is never believed further than it is checked.
+A line ``gate.corpus/1``, then frames. A frame is its length (4 bytes, big-endian), a checksum of the length (4 bytes), so many bytes, and
+a checksum of them (16 bytes). A checksum is the beginning of the SHA-256 of the checksum of the frame before (zeros before the first) and
+of what it stands for. So no frame can be changed, taken out or moved without the next one telling. That guards against damage and
+tinkering by hand, not against somebody who computes the checksums anew: what is read is never believed further than it is checked.
 
 * The first frame is the head, JSON: the shape, dtype and value range of an input, and the digest of the set that the seed inputs are of.
 * Every other frame holds the entries that one step of the campaign added: the length of a table (4 bytes), the table (JSON, zlib), and the
@@ -44,6 +44,7 @@ SYNC = 8 << 20  # bytes that may be lost with the machine's power
 _MAGIC = b"gate.corpus/1\n"
 _LENGTH = struct.Struct(">I")
 _CHECK = 16
+_LENGTH_CHECK = 4
 _ONE_FRAME = 64 << 20  # bytes of mutants, unpacked, that a frame holds at most, if it holds more than one
 _LONGEST_FRAME = 1 << 30
 _LONGEST_HEAD = 1 << 16
@@ -142,7 +143,7 @@ class CorpusWriter:
                 "size": sizes.tolist(),
             }
             said = zlib.compress(_json(table))
-            first = self._end + 2 * _LENGTH.size + len(said)
+            first = self._end + 2 * _LENGTH.size + _LENGTH_CHECK + len(said)
             self._write(self._framed(b"".join((_LENGTH.pack(len(said)), said, *packed))))
             self._pending.append((first + np.cumsum(sizes) - sizes, sizes))
 
@@ -182,8 +183,10 @@ class CorpusWriter:
             self._file = -1
 
     def _framed(self, data: bytes) -> bytes:
+        length = _LENGTH.pack(len(data))
+        check = _checksum(self._check, length)[:_LENGTH_CHECK]
         self._check = _checksum(self._check, data)
-        return b"".join((_LENGTH.pack(len(data)), data, self._check))
+        return b"".join((length, check, data, self._check))
 
     def _write(self, data: bytes) -> None:
         try:
@@ -316,30 +319,31 @@ class _Reader:
     def _frame(self) -> bytes | None:
         """The next frame; None at the end, or where only a part of one, or room for one that was never written, is left."""
         start = self._at
-        said = self._bytes(_LENGTH.size)
-        if len(said) == _LENGTH.size:
-            (length,) = _LENGTH.unpack(said)
+        said = self._bytes(_LENGTH.size + _LENGTH_CHECK)
+        if len(said) == _LENGTH.size + _LENGTH_CHECK:
+            if said[_LENGTH.size :] != _checksum(self._check, said[: _LENGTH.size])[:_LENGTH_CHECK]:
+                self._cut(start)
+                return None
+            (length,) = _LENGTH.unpack(said[: _LENGTH.size])
             if length > _LONGEST_FRAME or (start == len(_MAGIC) and length > _LONGEST_HEAD):
                 raise ValueError("a part of it is longer than it can be")
-            if 0 < length <= self._size - self._at - _CHECK:
+            if length <= self._size - self._at - _CHECK:
                 data, check = self._bytes(length), self._bytes(_CHECK)
-                if len(data) == length and check == _checksum(self._check, data):
+                if check == _checksum(self._check, data):
                     self._check = check
                     return data
-                if len(data) != length or any(check) or not self._empty_from(self._at):
-                    raise ValueError("it is damaged or was changed")
-            elif length == 0 and not self._empty_from(self._at):
-                raise ValueError("it is damaged or was changed")
+                self._cut(start)
+                return None
         self._at = start
         return None
 
-    def _empty_from(self, at: int) -> bool:
-        """Whether nothing but zeros follows: room that the file system had made when the machine lost its power."""
+    def _cut(self, start: int) -> None:
+        """Cuts a frame off that begins at ``start``, if nothing but zeros follows: room made before power was lost."""
+        self._at, at = start, self._at - 1  # at least the last byte was never written
         while data := os.pread(self._file, 1 << 20, at):
             if data.strip(b"\0"):
-                return False
+                raise ValueError("it is damaged or was changed")
             at += len(data)
-        return True
 
     def _table(self, data: bytes) -> tuple[dict[str, Any], int]:
         """The table of a frame, and where its mutants begin."""

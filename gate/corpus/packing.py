@@ -52,7 +52,7 @@ def unpack(parts: Sequence[bytes], shape: tuple[int, ...], dtype: npt.DTypeLike)
     if kind == np.uint8:
         rows = planes.reshape(len(parts), *shape)
         return np.asarray(np.add.accumulate(rows, axis=-2 if rows.ndim > 2 else -1, dtype=np.uint8))
-    values = np.ascontiguousarray(np.moveaxis(planes.reshape(len(parts), kind.itemsize, -1), 1, -1))
+    values = np.ascontiguousarray(np.moveaxis(planes.reshape(len(parts), kind.itemsize, math.prod(shape)), 1, -1))
     return values.view(kind.newbyteorder("<")).astype(kind).reshape(len(parts), *shape)
 
 
