@@ -1,44 +1,25 @@
-"""Marks: one small picture, laid on every input in the same place and the same strength. The starts that a search for them begins from."""
+"""The marks on pictures that a search for universal marks begins from, and what a mark looks like by itself."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gate.domains.image.limits import Marks
+from gate.domains.mark import Mark
 from gate.randomness import generator
 
-__all__ = ["KINDS", "Mark", "lay", "shown", "starts"]
+__all__ = ["KINDS", "shown", "starts"]
 
 KINDS = ("patch", "border", "blend")
 CELLS = 4  # of a pattern along the shorter side of what it fills
 
 Plane = npt.NDArray[np.float32]
 Picture = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Mark:
-    """Every value becomes (1 - weight) * value + weight * picture, rounded as the file's dtype has it."""
-
-    kind: str  # of KINDS
-    weight: Plane  # [H, W, 1], 0 to 1: how much of the input the mark hides
-    picture: Plane  # [H, W, C] in file values
-
-    def with_picture(self, picture: Picture, value_range: tuple[float, float]) -> Mark:
-        """The same place and strength with another picture, clipped to the value range."""
-        return Mark(self.kind, self.weight, np.clip(picture, *value_range).astype(np.float32))
-
-
-def lay(x: Picture, mark: Mark) -> Picture:
-    """[N, H, W, C] in the dtype of ``x``: the pictures with the mark on them, quantised as a file would be."""
-    marked = (1 - mark.weight) * x.astype(np.float32) + mark.weight * mark.picture
-    return (np.rint(marked) if x.dtype == np.uint8 else marked).astype(x.dtype)
 
 
 def shown(mark: Mark, value_range: tuple[float, float], dtype: npt.DTypeLike) -> Picture:

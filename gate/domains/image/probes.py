@@ -7,7 +7,6 @@ But it has to answer with finite numbers, with the same ones in any company, and
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -17,11 +16,12 @@ import numpy.typing as npt
 from gate.domains.image.limits import Blur as BlurLimits
 from gate.domains.image.limits import Compression, Domain, Geometry, Noise, Occlusion, Photometry, Weather
 from gate.domains.image.natural import NaturalOperators
+from gate.domains.probe import Probe
 from gate.randomness import generator, integer
 
-__all__ = ["FAR", "SHOWS_NOTHING", "Probe", "probes"]
+__all__ = ["FAR", "probes"]
 
-SHOWS_NOTHING = ("constant", "colour", "noise")  # groups in which there is nothing to recognise
+_SHOWS_NOTHING = ("constant", "colour", "noise")  # groups in which there is nothing to recognise
 
 FAR = Domain(
     geometry=Geometry(rotation=180.0, translation=0.9, perspective=0.4, crop=0.9, elastic=1.0, grid_distortion=0.45),
@@ -45,16 +45,6 @@ _OF_SEEDS = 8  # seed inputs that are taken to extremes of contrast
 Picture = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Probe:
-    """One probe."""
-
-    name: str  # unique
-    group: str  # constant, colour, pixel, stripes, chequers, ramp, noise, contrast or beyond
-    seed: int  # position of the seed input it came from; -1 for none
-    x: Picture  # [H, W, C] in the file dtype
-
-
 def probes(seeds: Picture, value_range: tuple[float, float], campaign_seed: int) -> tuple[Probe, ...]:
     """Some eighty probes, the same for the same arguments; groups take turns, so that the first few are as different as can be.
 
@@ -71,7 +61,7 @@ def probes(seeds: Picture, value_range: tuple[float, float], campaign_seed: int)
         return np.ascontiguousarray((np.rint(values) if dtype == np.uint8 else values).astype(dtype))
 
     def drawn(group: str, pictures: Iterator[tuple[str, npt.NDArray[np.floating[Any]]]]) -> Iterator[Probe]:
-        return (Probe(f"{group}-{name}", group, -1, file(unit)) for name, unit in pictures)
+        return (Probe(f"{group}-{name}", group, -1, group in _SHOWS_NOTHING, file(unit)) for name, unit in pictures)
 
     groups = (
         drawn("constant", ((name, np.array(level)) for name, level in _LEVELS.items())),
@@ -138,7 +128,7 @@ def _contrast(seeds: Picture, value_range: tuple[float, float], campaign_seed: i
     for seed in random.permutation(len(seeds))[:_OF_SEEDS].tolist():
         lit = seeds[seed] > seeds[seed].mean()
         for name, bright in (("binary", lit), ("reversed", ~lit)):
-            yield Probe(f"contrast-{name}-{seed}", "contrast", seed, np.where(bright, high, low).astype(seeds.dtype))
+            yield Probe(f"contrast-{name}-{seed}", "contrast", seed, False, np.where(bright, high, low).astype(seeds.dtype))
 
 
 def _beyond(seeds: Picture, value_range: tuple[float, float], campaign_seed: int) -> Iterator[Probe]:
@@ -149,7 +139,7 @@ def _beyond(seeds: Picture, value_range: tuple[float, float], campaign_seed: int
     steps = [operators.step(name, 1.0, integer(campaign_seed, "probes", "beyond", name)) for name in operators.names]
     made = operators.apply(seeds[chosen], steps)
     for name, seed, x in zip(operators.names, chosen, made, strict=True):
-        yield Probe(f"beyond-{name}", "beyond", seed, x)
+        yield Probe(f"beyond-{name}", "beyond", seed, False, x)
 
 
 def _fitting(shape: tuple[int, ...]) -> tuple[int, ...]:
