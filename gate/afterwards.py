@@ -93,8 +93,9 @@ def write_elsewhere(result: Result, run: Path, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
             raise OutputError("The output folder is not empty.", where=str(out), hint="Give a new folder with --out.")
-        if (run / "defects").is_dir():
-            shutil.copytree(run / "defects", out / "defects")
+        for name in ("defects", "marks", "probes"):
+            if (run / name).is_dir():
+                shutil.copytree(run / name, out / name)
         (out / "campaign").mkdir()
         for name in ("evidence.json", "reading.json"):
             if (run / "campaign" / name).is_file():
@@ -165,13 +166,13 @@ def replay_defect(
 
             def answers(name: str, count: int) -> list[tuple[int, float]]:
                 sample = picture.load(file_of(defect, name, run))
-                seen = replay(worker, sample, defect.label, reading.output_kind, count)
+                seen = replay(worker, sample, -1 if defect.label is None else defect.label, reading.output_kind, count)
                 return [(int(one.predicted[0]), float(np.nan_to_num(one.probabilities[0]).max())) for one in seen]
 
             original, mutants = answers("original_data", 1), answers("mutant_data", times)
-    lives = any(predicted != defect.label for predicted, _ in mutants)
+    lives = any(predicted < 0 if defect.label is None else predicted != defect.label for predicted, _ in mutants)
 
-    def named(label: int) -> str:
+    def named(label: int | None) -> str:
         return visible(result.class_name(label), NAME, isolate=False)
 
     def said(answer: tuple[int, float]) -> str:
@@ -185,7 +186,7 @@ def replay_defect(
         *((f"registry   {remark}",) if remark else ()),
         f"original   read as {said(original[0])}",
         f"mutant     read as {said(mutants[0])}" + ("" if steady else f"; not the same in {times} runs"),
-        f"files      {run / defect.files['original']}  {run / defect.files['mutant']}  {run / defect.files['diff']}",
+        f"files      {'  '.join(str(run / defect.files[name]) for name in ('original', 'mutant', 'diff') if name in defect.files)}",
         "the defect lives" if lives else "the defect is gone",
     )
     return Replayed(lives, lines)

@@ -28,15 +28,19 @@ __all__ = [
     "Defect",
     "Discovery",
     "LayerSummary",
+    "MarksSummary",
     "Metric",
     "ModelInfo",
     "PolicyInfo",
     "PreflightCheck",
     "PreviousInfo",
+    "ProbeOracle",
+    "ProbesSummary",
     "Result",
     "RootCause",
     "RuleResult",
     "Status",
+    "UniversalMark",
     "Unreached",
     "Verdict",
     "exit_code_of",
@@ -285,8 +289,8 @@ class Defect(_Frozen):
 
     id: str  # d-<12 hex>
     arm: str
-    seed_id: str
-    label: int
+    seed_id: str  # "probe:<name>" for a probe
+    label: int | None  # None for a probe, which shows no class
     predicted: int | None  # None for a fault such as a non-finite output
     confidence_before: float | None
     confidence_after: float | None
@@ -312,6 +316,56 @@ class RootCause(_Frozen):
     size: int
     example: str  # defect id
     repair: str | None = None
+
+
+class ProbeOracle(_Frozen):
+    """What one oracle that needs no label said of the probes."""
+
+    tried: int  # probes it looked at
+    findings: int
+    worst: float | None = None  # the largest difference of a probability that it saw; of unjustified_confidence: the highest confidence
+    example: str | None = None  # the name of the worst probe it complains about
+    picture: str | None = None  # of that probe, relative to the run folder
+
+
+class ProbesSummary(_Frozen):
+    """The probes: inputs without a label, which must not break the model."""
+
+    offered: int  # in the list
+    run: int
+    reason: str | None = None  # why not all were run, or not all was asked of them
+    oracles: dict[str, ProbeOracle] = Field(default_factory=dict)  # numeric paths as numeric_path:<path>
+    untaken: tuple[str, ...] = ()  # numeric paths that the model can't take
+
+
+class UniversalMark(_Frozen):
+    """One mark, the same for all inputs, as measured on held-out seed inputs. ``files`` are relative to the run folder."""
+
+    kind: str  # patch | border | blend
+    label: int  # the class it moves inputs to
+    moved: int  # held-out seed inputs of other classes that it moves there
+    inputs: int  # held-out seed inputs of other classes
+    rate: float
+    lower: float  # Wilson, at the level at which all marks measured hold together
+    upper: float
+    confidence: float  # of all intervals together
+    outlier: float | None  # how far the class is out of line with the others, in median absolute deviations; None below three classes
+    shortcut: bool  # whether it moves most inputs and its class is out of line
+    files: dict[str, str] = Field(default_factory=dict)  # mark, before_1, after_1, ...
+
+
+class MarksSummary(_Frozen):
+    """The search for universal marks."""
+
+    reason: str | None = None  # why nothing was measured
+    gradients: bool = True  # whether marks were moved along gradients, or by evolution
+    searched: int = 0  # seed inputs that marks were searched on
+    held_out: int = 0  # others that they were measured on, at most
+    starts: int = 0  # plain marks tried first
+    improved: tuple[tuple[int, int], ...] = ()  # (candidates, steps on each) at each level
+    model_calls: int = 0
+    marks: tuple[UniversalMark, ...] = ()  # the largest share first
+    by_class: dict[str, tuple[float, ...]] = Field(default_factory=dict)  # by kind: what equal effort reached for each class, 0 to 1
 
 
 class Result(_Frozen):
@@ -342,6 +396,8 @@ class Result(_Frozen):
     rules: tuple[RuleResult, ...] = ()
     defects: tuple[Defect, ...] = ()
     root_causes: tuple[RootCause, ...] = ()
+    probes: ProbesSummary | None = None
+    universal_marks: MarksSummary | None = None
     isolation: dict[str, Any] = Field(default_factory=dict)
     environment: dict[str, Any] = Field(default_factory=dict)
 

@@ -52,7 +52,9 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
         OutputError: ``out`` is not empty or can't be written.
         DataError: the run has no such defect, or lacks its files.
     """
-    usable = [defect for defect in result.defects if defect.predicted is not None and defect.arm == "search"]
+    usable = [
+        defect for defect in result.defects if defect.predicted is not None and defect.label is not None and defect.arm == "search"
+    ]
     chosen = [defect for defect in usable if half == "all" or half_of(defect.seed_id) == half]
     if not chosen:
         raise DataError(
@@ -117,7 +119,7 @@ def file_of(defect: Defect, name: str, run: Path) -> Path:
     return path
 
 
-def _folder_name(result: Result, label: int) -> str:
+def _folder_name(result: Result, label: int | None) -> str:
     """The class name where it can be a folder's, its number otherwise: a name must not choose where files go."""
     name = result.class_name(label)
     plain = name.strip() == name != "" and all(letter.isalnum() or letter in "-_ " for letter in name)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from gate.metrics.accuracy import clean_accuracy, long_tail_accuracy
 from gate.metrics.catalogue import CATALOGUE
-from gate.metrics.counts import executions, flaky_findings, nonfinite_outputs, preflight_faults, root_causes
+from gate.metrics.counts import backend_disagreements, executions, flaky_findings, nonfinite_outputs, preflight_faults, root_causes
 from gate.metrics.coverage_gain import coverage_gain, coverage_gain_per_iteration
 from gate.metrics.evidence import Evidence
 from gate.metrics.judging import defect_rate, mutant_failure_rate, robust_margin_p05
 from gate.metrics.long_tail_hits import long_tail_hit_rate
+from gate.metrics.marks import universal_mark_rate
 from gate.metrics.measured import missing
 from gate.metrics.regression import regression_rate
 from gate.metrics.search import defect_density, defects_per_1k_executions
@@ -35,15 +36,15 @@ _MEASURES: dict[str, Callable[[Evidence, float], Metric]] = {
     "flaky_findings": flaky_findings,
     "preflight_faults": preflight_faults,
     "executions": executions,
+    "universal_mark_rate": universal_mark_rate,
+    "backend_disagreements": backend_disagreements,
 }
 
 _NOT_MEASURED = {
     "canary_recall": "this version of the gate plants no canaries, so it is not measured",
     "negative_flip_rate": "this version of the gate runs no baseline beside the candidate, so it is not measured",
-    "universal_mark_rate": "this version of the gate does not search for universal marks, so it is not measured",
     "crashes": "this version of the gate does not tell crashing inputs apart (a dead model process ends the run), so it is not measured",
     "hangs": "this version of the gate does not tell hanging inputs apart (a silent model process ends the run), so it is not measured",
-    "backend_disagreements": "this version of the gate runs the model on one numeric path only, so it is not measured",
 }
 
 

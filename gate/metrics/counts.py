@@ -6,7 +6,7 @@ from gate.metrics.evidence import Evidence
 from gate.metrics.measured import measured, missing
 from gate.result import Metric
 
-__all__ = ["executions", "flaky_findings", "nonfinite_outputs", "preflight_faults", "root_causes"]
+__all__ = ["backend_disagreements", "executions", "flaky_findings", "nonfinite_outputs", "preflight_faults", "root_causes"]
 
 
 def root_causes(evidence: Evidence, confidence: float) -> Metric:
@@ -15,7 +15,7 @@ def root_causes(evidence: Evidence, confidence: float) -> Metric:
 
 
 def nonfinite_outputs(evidence: Evidence, confidence: float) -> Metric:
-    """Valid inputs whose output was not finite: mutants, clean samples before any filtering, and long-tail samples."""
+    """Inputs whose output was not finite: valid mutants, probes, clean samples before any filtering, and long-tail samples."""
     clean = 0 if evidence.clean is None else evidence.clean.nonfinite
     tail = () if evidence.long_tail is None else evidence.long_tail.predicted
     count = evidence.nonfinite_outputs + clean + sum(answer < 0 for answer in tail)
@@ -23,6 +23,13 @@ def nonfinite_outputs(evidence: Evidence, confidence: float) -> Metric:
         return missing("nonfinite_outputs", "no mutant was run", n=0, evidence=evidence)
     samples = evidence.executions + (0 if evidence.clean is None else len(evidence.clean.labels)) + len(tail)
     return measured("nonfinite_outputs", float(count), n=samples)
+
+
+def backend_disagreements(evidence: Evidence, confidence: float) -> Metric:
+    """Probes with another answer in other company or on another numeric path."""
+    if not evidence.probes_compared:
+        return missing("backend_disagreements", evidence.probes_reason or "no probe was run", n=0, evidence=evidence)
+    return measured("backend_disagreements", float(evidence.probes_disagreeing), n=evidence.probes_compared)
 
 
 def flaky_findings(evidence: Evidence, confidence: float) -> Metric:

@@ -10,7 +10,16 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["CleanEvidence", "CoverageEvidence", "Evidence", "JudgedSeed", "LongTailEvidence", "RegressionEvidence", "SearchDefect"]
+__all__ = [
+    "CleanEvidence",
+    "CoverageEvidence",
+    "Evidence",
+    "JudgedSeed",
+    "LongTailEvidence",
+    "MarkEvidence",
+    "RegressionEvidence",
+    "SearchDefect",
+]
 
 
 class _Frozen(BaseModel):
@@ -80,6 +89,15 @@ class CoverageEvidence(_Frozen):
     first: int  # that number of executions
 
 
+class MarkEvidence(_Frozen):
+    """One universal mark, measured on held-out seed inputs of other classes than its own."""
+
+    kind: str
+    label: int
+    moved: int
+    inputs: int
+
+
 class Evidence(_Frozen):
     """What the metrics need; None and empty mean: not part of this run."""
 
@@ -101,7 +119,12 @@ class Evidence(_Frozen):
     regression: RegressionEvidence | None = None
     regression_reason: str | None = None  # why there is none, e.g. no earlier run was given
     long_tail_reason: str | None = None  # why there is none, where a set was given
-    nonfinite_outputs: int = 0  # of valid mutants
+    marks: tuple[MarkEvidence, ...] = ()
+    marks_reason: str | None = None  # why there are none
+    probes_compared: int = 0  # run in other company and on other numeric paths
+    probes_disagreeing: int = 0  # of these, how many got another answer there
+    probes_reason: str | None = None  # why none was compared
+    nonfinite_outputs: int = 0  # of valid mutants and probes
     flaky_findings: int = 0
     preflight_faults: int | None = None
     executions: int = 0

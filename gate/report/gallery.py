@@ -54,7 +54,7 @@ def gallery(result: Result, folder: Path) -> Gallery:
         cards.append(
             Card(
                 defect=defect,
-                parts=tuple((caption, reader.read(defect.files.get(part))) for part, caption in _PARTS),
+                parts=tuple((caption, reader.read(defect.files.get(part))) for part, caption in _parts_of(defect)),
                 label=result.class_name(defect.label),
                 predicted=result.class_name(defect.predicted),
                 recipe=recipe_in_words(defect),
@@ -62,6 +62,11 @@ def gallery(result: Result, folder: Path) -> Gallery:
             )
         )
     return Gallery(tuple(cards), len(result.defects))
+
+
+def _parts_of(defect: Defect) -> tuple[tuple[str, str], ...]:
+    """A probe was made from nothing, so there is nothing to set beside it."""
+    return _PARTS if defect.label is not None else (("mutant", "Probe"),)
 
 
 def choose(result: Result, most: int = MOST) -> list[Defect]:

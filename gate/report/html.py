@@ -153,7 +153,7 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "gallery": {"cards": [_defect(card, _operator_names(shown)) for card in shown.cards], "left_out": shown.left_out},
         "gallery_left_out": _left_out(shown),
         "defects_lead": _defects_lead(result),
-        "filter_labels": sorted({(card.defect.label, card.label) for card in shown.cards}),
+        "filter_labels": sorted({(card.defect.label, card.label) for card in shown.cards if card.defect.label is not None}),
         "filter_operators": [(index, name.replace("_", " ")) for index, name in enumerate(_operator_names(shown))],
         "no_defects": _no_defects(result),
         "all_metrics": [_metric_row(name, metric) for name, metric in sorted(result.metrics.items())],
@@ -407,7 +407,9 @@ def _defect(card: Card, operators: Sequence[str]) -> dict[str, Any]:
     defect = card.defect
     before = "unknown" if defect.confidence_before is None else share(defect.confidence_before)
     after = "unknown" if defect.confidence_after is None else share(defect.confidence_after)
-    if card.fault:
+    if defect.label is None:
+        confidence = f"A probe shows no class, so any finite answer would do. After: {card.fault}."
+    elif card.fault:
         confidence = f"Before: {card.label} with {before} confidence. After: {card.fault}."
     else:
         confidence = f"Confidence {before} before, {after} in the wrong class after."

@@ -93,7 +93,7 @@ def replay_earlier(
 ) -> tuple[Recurrence, ...]:
     """Replays every defect of an earlier run on the model in the worker.
 
-    A defect recurs when its file gives any wrong class (``file``), or its seed input is now misclassified (``seed``), or one of
+    A defect recurs when its file gives any wrong class (``file``; of a probe: no finite answer), or its seed input is now misclassified (``seed``), or one of
     ``FRESH_MUTANTS`` fresh mutants fails (``fresh``): the recipe's natural operators at the same severities with fresh parameters, on seed
     inputs of the same class and the other half where there are such, so that they were never exported for training together with the
     defect. Recipes in which the model took part have no fresh mutants: an attack on the new model would measure its robustness in
@@ -108,9 +108,8 @@ def replay_earlier(
     defects = earlier.result.defects
     if not defects:
         return ()
-    labels = np.array([defect.label for defect in defects])
-    by_file = _predict(worker, earlier.mutants, output_kind, batch_size) != labels
-    by_seed = _predict(worker, earlier.originals, output_kind, batch_size) != labels
+    by_file = _wrong(defects, _predict(worker, earlier.mutants, output_kind, batch_size))
+    by_seed = _wrong(defects, _predict(worker, earlier.originals, output_kind, batch_size))
     by_fresh = _fresh_failures(defects, worker, domain, seeds, output_kind, batch_size, campaign_seed, check)
     return tuple(
         Recurrence(defect, "file" if by_file[row] else "seed" if by_seed[row] else "fresh" if by_fresh[row] else None)
@@ -133,6 +132,12 @@ def _read(
             hint="Give --previous none, or an earlier run with the same input settings.",
         )
     return sample
+
+
+def _wrong(defects: Sequence[Defect], predicted: np.ndarray) -> np.ndarray:
+    """bool [D]: another class than the label; of a probe, which has none, no finite answer."""
+    labels = np.array([-1 if defect.label is None else defect.label for defect in defects])
+    return np.where(labels < 0, predicted < 0, predicted != labels)
 
 
 def _predict(worker: Worker, x: np.ndarray, output_kind: OutputKind, batch_size: int) -> np.ndarray:

@@ -23,7 +23,9 @@ def root_causes(defects: Sequence[Defect], classes: Sequence[str]) -> tuple[Root
 
 
 def _title(defect: Defect, classes: Sequence[str]) -> str:
-    def name(index: int) -> str:
+    def name(index: int | None) -> str:
+        if index is None:
+            return "an input of no class"
         return classes[index] if index < len(classes) else str(index)
 
     under = " and ".join(family.replace("_", " ") for family in defect.families)
