@@ -32,7 +32,7 @@ _LONGEST_EXAMPLE = 300
 _ROUNDING = 1e-9
 _KINDS: dict[str, type[GateError]] = {kind.__name__: kind for kind in (ModelError, ConfigError, InputShapeError)}
 # Where the settings meet the model. Later on nothing that the user wrote can be the cause.
-_SETTINGS_MATTER = frozenset({"load", "layers", "watch", "profile", "cover_seeds", "forward", "run"})
+_SETTINGS_MATTER = frozenset({"load", "layers", "watch", "profile", "cover_seeds", "forward", "run", "record", "count"})
 
 
 class Answers:
@@ -53,9 +53,14 @@ class Answers:
             "cover_seeds": self._nothing,
             "open_arms": self._open_arms,
             "run": self._run,
+            "record": self._record,
+            "count": self._run_kept,
             "coverage": self._coverage,
             "coverage_state": self._coverage_state,
+            "run_kept": self._run_kept,
             "mutate": self._mutate,
+            "aim": self._aim,
+            "climb": self._climb,
             "numeric_path": self._numeric_path,
             "climb_marks": self._climb_marks,
         }
@@ -271,6 +276,16 @@ class Answers:
                 self._estimate(arm, estimate)
         self._covered[arm] = valid
 
+    def _record(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ())
+        _names(arrays, ("raw", "acts"))
+        self._raw(sent, arrays)
+        shape = (len(sent["x"]), sum(self._layers.values()))
+        _need(arrays["acts"].dtype == np.float32 and arrays["acts"].shape == shape, "activations of another shape")
+
+    def _run_kept(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        self._run(parameters, {"x": sent["earns"], **sent}, fields, arrays)  # as many rows, which the worker has already
+
     def _new_items(self, arm: str, earns: np.ndarray, new: np.ndarray) -> None:
         _need(new.dtype == np.float64 and new.shape == earns.shape, f"new_items are {new.dtype} {list(new.shape)}")
         _need(bool(np.isfinite(new).all()) and bool((new >= 0).all()), "new_items out of range")
@@ -372,6 +387,27 @@ class Answers:
             made.shape == parents.shape and made.dtype == parents.dtype,
             f"mutants {made.dtype} {list(made.shape)} of inputs {parents.dtype} {list(parents.shape)}",
         )
+
+    def _aim(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ())
+        _names(arrays, ("places", "targets"))
+        places, targets = arrays["places"], arrays["targets"]
+        _need(places.dtype == targets.dtype == np.int64 and places.ndim == 1 and places.shape == targets.shape, "no places and targets")
+        _need(len(places) in (0, parameters["count"]), f"{len(places)} places where {parameters['count']} were asked for")
+        _need(bool((places >= 0).all()), "places that there are not")
+        neurons = sum(self._layers.values()) * len(self._asked["guide"])
+        _need(bool(((targets >= 0) & (targets < neurons)).all()), "targets that there are not")
+
+    def _climb(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ("work",))
+        _names(arrays, ("x", "rows"))
+        made, rows, parents = arrays["x"], arrays["rows"], sent["x"]
+        most = len(parents) * parameters["ascent"]["num_steps"] * len(parameters["ascent"]["multiples"])
+        _need(rows.dtype == np.int64 and rows.ndim == 1 and len(rows) == len(made) <= most, "mutants that were not asked for")
+        _need(made.shape[1:] == parents.shape[1:] and made.dtype == parents.dtype, f"mutants {made.dtype} {list(made.shape)}")
+        _need(bool(((rows >= 0) & (rows < len(parents))).all()), "mutants of inputs that were not sent")
+        _count(fields["work"], "work", least=len(made))
+        _need(fields["work"] <= most * 3 + len(made), "more work than a climb takes")
 
     def _numeric_path(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _keys(fields, ("supported",))

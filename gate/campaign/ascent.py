@@ -1,89 +1,174 @@
-"""The coverage gradient: moves an input so that neurons reach items which nothing has covered yet. Runs in the worker."""
+"""The coverage gradient: moves inputs so that neurons reach items which nothing has covered yet. Runs in the worker.
+
+Follows the joint optimisation of Pei et al., "DeepXplore", SOSP 2017, without its second model, and differs in four things:
+
+* **Every step is an execution.** A step is quantised to the file's dtype before its forward pass, so what the pass shows is what the file
+  shows: n steps give more than n mutants, and their activations and outputs need no second pass.
+* **A gradient serves several lengths.** One gradient costs three forward passes, another length along it costs one.
+* **Each sample has its own targets**: one neuron that it was chosen for, and those that lack least, with some luck among them.
+* **The length follows from what is lacking.** The objective is the sum of what its targets lack, which is 0 where all are reached, so
+  the step that a linear model would need is known: objective / dual norm of its gradient (Polyak, "Introduction to optimization", 1987).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from gate.campaign.ascent_options import Ascent
+from gate.coverage.activations import ActivationBatch
 from gate.coverage.items import NeuronCriterion
-from gate.coverage.recorder import Recorder
 
-__all__ = ["ascend"]
+__all__ = ["Climbed", "climb"]
 
-TARGETED = 0.1  # share of the neurons with something to gain that one mutant aims at: all at once would pull against each other
+Watched = Callable[[Tensor], tuple[ActivationBatch, Tensor, Tensor]]
+"""File values float32 [N, H, W, C] -> activations, the same with their graph float32 [N, M], and raw outputs float32 [N, K]."""
+
+_TINY = 1e-12
+_ROUNDED_UP = 0.51  # of a whole step: less would be rounded away
+_LEAST_LUCK = 0.25  # a target counts as lacking between this and 1.25 times what it lacks, so that equal samples differ in their targets
 
 
-def ascend(
-    run: Callable[[Tensor], Any],
-    recorder: Recorder,
+@dataclass(frozen=True)
+class Climbed:
+    """What a climb from N samples came to: m mutants, those of the first gradient first."""
+
+    mutants: Tensor  # float32 [m, H, W, C], values that the file dtype can hold
+    rows: Tensor  # int64 [m]: the sample that each came from
+    flat: Tensor  # float32 [m, neurons]: activations
+    raw: Tensor  # float32 [m, K]: outputs
+    work: int  # forward-equivalents
+
+
+def climb(
+    watched: Watched,
+    forward: Watched,
     criteria: Sequence[NeuronCriterion],
     x: Tensor,
+    targets: Tensor,
+    scale: Tensor,
     *,
+    ascent: Ascent,
     epsilon: float,
     bounds: tuple[float, float],
-    steps: int,
-    seed: int,
-) -> Tensor:
-    """Sign-gradient ascent on the summed activation of randomly chosen neurons, each towards its nearest uncovered item.
-
-    A whole batch at once, each sample with target neurons of its own. Follows the joint optimisation of Pei et al., "DeepXplore",
-    SOSP 2017, without its second model.
+    whole: bool,
+    luck: Tensor,
+) -> Climbed:
+    """Climbs from a batch of samples, each towards items of its own.
 
     Args:
-        run: file values [N, H, W, C] -> the model's output; only what the recorder sees of it matters.
-        recorder: records the watched layers.
-        criteria: say which way each neuron has to move; at least one.
+        watched: one pass whose activations can be differentiated.
+        forward: one pass without a graph.
+        criteria: say what each neuron lacks; at least one.
         x: float32 file values.
+        targets: int64 [N], ``criterion * neurons + neuron``: what each sample was chosen for.
+        scale: float32 [neurons], usual spread of each neuron: what is lacking is measured in it.
+        ascent: how.
         epsilon: L-infinity bound in file values.
         bounds: lowest and highest file value.
-        steps: gradient steps.
-        seed: chooses the target neurons.
-
-    Returns:
-        float32, the shape of ``x``.
+        whole: whether files hold whole numbers only.
+        luck: float32 [N, neurons] in 0..1, which makes samples differ in their other targets.
 
     Raises:
         ValueError: no criteria, so there is nowhere to go.
     """
     if not criteria:
         raise ValueError("none of the criteria says which way a neuron has to move")
-    random = torch.Generator().manual_seed(seed)
-    current = x.clone()
-    step = 1.5 * epsilon / steps
-    targets: dict[str, Tensor] = {}
-    for _ in range(steps):
+    reach = float(int(epsilon)) if whole else epsilon  # whole steps only, so that rounding can't cross the bound
+    lowest, highest = (x - reach).clamp(*bounds), (x + reach).clamp(*bounds)
+    made: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+    rows = torch.arange(len(x), device=x.device)
+    current, before, work = x, None, 0
+    for step in range(ascent.num_steps):
+        if not len(rows):
+            break
         current.requires_grad_(True)
-        with torch.enable_grad(), recorder.recording(grad=True):
-            run(current)
-            acts = recorder.activations()
-            wish = _wish(criteria, acts)
-            targets = targets or _targets(wish, random)
-            aim = {name: wish[name] * targets[name] for name in wish}
-            objective = torch.stack([(aim[name] * values).sum() / values.shape[1] for name, values in acts.items()]).sum()
-            (gradient,) = torch.autograd.grad(objective, current)
-        current = current.detach() + step * gradient.sign()
-        current = torch.minimum(torch.maximum(current, x - epsilon), x + epsilon).clamp(*bounds)
-    return current.detach()
+        with torch.enable_grad():
+            batch, flat, raw = watched(current)
+            weights = _weights(criteria, batch, targets[rows], scale, ascent.targets, luck[rows])
+            objective = (weights * flat).sum(1)
+            (slope,) = torch.autograd.grad(objective.sum(), current, materialize_grads=True)
+        current = current.detach()
+        work += 3 * len(rows)
+        lacking = _lacking(criteria, batch, weights, targets[rows], scale)
+        if step:
+            made.append((current, rows, batch.flat, raw.detach()))
+        goes_on = (lacking > 0) & (slope.flatten(1).abs().amax(1) > 0)
+        if before is not None:
+            goes_on &= lacking < before * (1.0 - ascent.least_progress) + _TINY
+        length, way = _step(slope, lacking, ascent, reach, step)
+        tried_before = [current]
+        for place, multiple in enumerate(ascent.multiples):
+            moved = current + (multiple * length).clamp(min=_ROUNDED_UP if whole else 0.0) * way
+            if whole:
+                moved = moved.round()
+            moved = torch.minimum(torch.maximum(moved, lowest[rows]), highest[rows])
+            # What a file can't tell from an input that was tried is no new input.
+            kept = goes_on & torch.stack([(moved != other).flatten(1).any(1) for other in tried_before]).all(0)
+            tried_before.append(moved)
+            if place == 0:
+                following, following_rows, following_lacking = moved[kept], rows[kept], lacking[kept]
+                if step + 1 < ascent.num_steps:
+                    continue
+            if bool(kept.any()):
+                tried = moved[kept]
+                seen, _, answered = forward(tried)
+                work += len(tried)
+                made.append((tried, rows[kept], seen.flat, answered))
+        current, rows, before = following, following_rows, following_lacking
+    if not made:
+        return Climbed(x[:0], rows[:0], scale.new_zeros(0, len(scale)), x.new_zeros(0, 0), work)
+    mutants, from_rows, flat_acts, answers = (torch.cat(parts) for parts in zip(*made, strict=True))
+    return Climbed(mutants, from_rows, flat_acts, answers, work)
 
 
-def _wish(criteria: Sequence[NeuronCriterion], acts: dict[str, Tensor]) -> dict[str, Tensor]:
-    """{layer: float [N, neurons]}: -1, 0 or 1, where the criteria together want each neuron to go."""
-    detached = {name: values.detach() for name, values in acts.items()}
-    directions = [criterion.directions(detached) for criterion in criteria]
-    return {name: torch.stack([found[name].to(values.dtype) for found in directions]).sum(0).sign() for name, values in acts.items()}
+def _weights(
+    criteria: Sequence[NeuronCriterion], batch: ActivationBatch, targets: Tensor, scale: Tensor, others: int, luck: Tensor
+) -> Tensor:
+    """float32 [N, neurons]: what each output counts in a sample's objective, with the sign of where it has to go; 0 for most."""
+    gaps = _gaps(criteria, batch)
+    size = torch.where(gaps == 0, torch.inf, gaps.abs() / scale)
+    nearest, which = size.min(0)
+    chosen = torch.zeros_like(nearest)
+    if others:
+        near = (nearest * (_LEAST_LUCK + luck)).topk(min(others, nearest.shape[1]), dim=1, largest=False).indices
+        chosen.scatter_(1, near, 1.0)
+        chosen.masked_fill_(torch.isinf(nearest), 0.0)
+    signs = gaps.gather(0, which[None])[0].sign()
+    row, neuron, own = torch.arange(len(targets), device=targets.device), targets % len(scale), targets // len(scale)
+    wanted = gaps[own, row, neuron]
+    chosen[row, neuron] = torch.where(wanted != 0, float(max(1.0, others / 2)), chosen[row, neuron])
+    signs[row, neuron] = torch.where(wanted != 0, wanted.sign(), signs[row, neuron])
+    return chosen * signs / scale
 
 
-def _targets(wish: dict[str, Tensor], random: torch.Generator) -> dict[str, Tensor]:
-    """{layer: bool [N, neurons]}: a random choice among each sample's neurons with something to gain, at least one where there is any.
+def _lacking(criteria: Sequence[NeuronCriterion], batch: ActivationBatch, weights: Tensor, targets: Tensor, scale: Tensor) -> Tensor:
+    """float32 [N]: what the targets lack together, as ``weights`` count it; 0 where all are reached."""
+    gaps = _gaps(criteria, batch)
+    nearest = torch.where(gaps == 0, torch.inf, gaps.abs()).min(0).values
+    row, neuron = torch.arange(len(targets), device=targets.device), targets % len(scale)
+    wanted = gaps[targets // len(scale), row, neuron].abs()
+    nearest[row, neuron] = torch.where(wanted != 0, wanted, nearest[row, neuron])
+    return (weights.abs() * torch.where(torch.isinf(nearest), 0, nearest)).sum(1)
 
-    Chosen once for a whole ascent: other neurons in every step would undo each other's work.
-    """
-    open_ = torch.cat(list(wish.values()), dim=1) != 0
-    # Drawn on the CPU so that the same seed aims at the same neurons on any device.
-    draws = torch.rand(open_.shape, generator=random).to(open_.device).masked_fill(~open_, 2.0)
-    rank = draws.argsort(dim=1).argsort(dim=1)
-    chosen = open_ & (rank < (open_.sum(dim=1, keepdim=True) * TARGETED).ceil())
-    return dict(zip(wish, torch.split(chosen, [values.shape[1] for values in wish.values()], dim=1), strict=True))
+
+def _gaps(criteria: Sequence[NeuronCriterion], batch: ActivationBatch) -> Tensor:
+    """float32 [criteria, N, neurons]."""
+    return batch.memo(("gaps", *map(id, criteria)), lambda: torch.stack([criterion.gaps(batch) for criterion in criteria]))
+
+
+def _step(slope: Tensor, lacking: Tensor, ascent: Ascent, reach: float, step: int) -> tuple[Tensor, Tensor]:
+    """How far to go, [N, 1, 1, 1] in file values, and which way, [N, ...] with a largest component of 1."""
+    flat = slope.flatten(1)
+    if ascent.direction == "sign":
+        way, dual = slope.sign(), flat.abs().sum(1)
+    else:
+        largest = flat.abs().amax(1).clamp(min=_TINY)
+        way, dual = slope / largest.view(-1, 1, 1, 1), (flat * flat).sum(1) / largest
+    length = lacking / dual.clamp(min=_TINY) if ascent.step_size is None else torch.full_like(lacking, ascent.step_size * reach)
+    if ascent.progressive:
+        length = length * ((step + 1) / ascent.num_steps)
+    return length.clamp(max=reach).view(-1, 1, 1, 1), way

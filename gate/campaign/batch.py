@@ -24,6 +24,8 @@ class Batch:
     model_calls: int  # what making them cost, in forward-equivalents
     operators: np.ndarray | None = None  # int64 [N]: positions in the names of the search's choice; of the judging arm, in the natural ones
     entries: np.ndarray | None = None  # int64 [N]: of the search arm, the corpus entries that were mutated
+    strategies: np.ndarray | None = None  # int64 [N]: of the search arm, which strategies chose them: see EntryChoice.pick
+    kept: int | None = None  # of a climb's mutants: the token under which the worker keeps the passes in which they were made
 
 
 @dataclass(frozen=True)

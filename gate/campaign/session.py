@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gate.campaign.ascent import ascend
+from gate.campaign.ascent_options import Ascent
 from gate.campaign.attacks import attack
+from gate.campaign.climber import Climber, steering
 from gate.campaign.forward import Forward
 from gate.campaign.halving import Halving
 from gate.campaign.mark_steps import climb
@@ -28,7 +29,6 @@ from gate.campaign.staging import Staging
 from gate.campaign.wire import Arrays
 from gate.config import CoverageSettings, InputSettings
 from gate.coverage import criteria_from
-from gate.coverage.items import NeuronCriterion
 from gate.coverage.layers import choose_layers, list_layers
 from gate.coverage.output import OutputCoverage
 from gate.coverage.profile import Profile
@@ -81,10 +81,17 @@ class Session:
         seed: int,
         amp: str = "off",
         compiled: bool = False,
+        threads: int | None = None,
+        turn: int = 0,
     ) -> Answer:
-        """Loads the model onto the device; an earlier one and all that was learnt of it is forgotten."""
+        """Loads the model onto the device; an earlier one and all that was learnt of it is forgotten.
+
+        Workers take the CUDA devices in ``turn``, where none is named. ``threads`` is how many threads torch uses on the CPU.
+        """
         vars(self).update(vars(Session()))
-        self._device = _device(device)
+        self._device = _device(device, turn)
+        if threads is not None:
+            torch.set_num_threads(threads)
         torch.manual_seed(seed)
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.benchmark = False
@@ -150,7 +157,7 @@ class Session:
         assert self._recorder is not None
         module, recorder, x = self._module, self._recorder, self._on_device(arrays["x"])
         if score == "gradient":
-            values, criteria = x.to(torch.float32), _steering(self._arms["search"])
+            values, criteria = x.to(torch.float32), steering(self._arms["search"])
 
             def norms(rows: slice) -> Tensor:
                 return gradient_norms(lambda part: self._run_module(part, self._preprocess), recorder, criteria, values[rows])
@@ -200,13 +207,14 @@ class Session:
             outputs = self._answer(x, self._preprocess).shape[1]
         layers = choose_layers(list_layers(self._module, inputs, outputs, neuron=settings.neuron), settings.layers)
         self._recorder = Recorder(self._module, layers)
+        self._climber = Climber(self._recorder, self._forward, self._preprocess)
         self._forward.watched_by(self._recorder, x, self._preprocess)
         self._base = Suite(criteria_from(settings), settings.guide)
         self._profile = Profile()
         return {
             "layers": {layer.name: layer.neurons for layer in layers},
             "gradients": self._forward.has_gradients(x, self._preprocess, self._kind),
-            "steerable": bool(_steering(self._base)),
+            "steerable": bool(steering(self._base)),
         }, {}
 
     def do_profile(self, arrays: Arrays) -> Answer:
@@ -226,6 +234,7 @@ class Session:
         acts, raw = self._forward.kept.find(arrays["x"]) or self._recorded(self._on_device(arrays["x"]))
         with _measurable():
             self._base.update(acts, self._logits(raw))
+        self._climber.note_seeds(acts)
         return {}, {}
 
     def do_open_arms(self, _: Arrays, *, arms: Sequence[str]) -> Answer:
@@ -251,8 +260,17 @@ class Session:
             with torch.no_grad():
                 return {}, {"raw": _numpy(self._answer(x, self._preprocess))}
         acts, raw = self._recorded(x)
-        earns = torch.from_numpy(arrays["earns"])  # stays on the CPU, see gate.coverage.base.split
+        return self._counted(arm, acts, raw, arrays["earns"])
+
+    def do_run_kept(self, arrays: Arrays, *, arm: str, token: int) -> Answer:
+        """The same for the mutants of a climb, whose passes were kept: no model call."""
+        return self._counted(arm, *self._climber.kept(token), arrays["earns"])
+
+    def _counted(self, arm: str, acts: dict[str, Tensor], raw: Tensor, earning: np.ndarray) -> Answer:
+        earns = torch.from_numpy(earning)  # stays on the CPU, see gate.coverage.base.split
         suite = self._arms[arm]
+        if arm == "search":
+            self._climber.note_run(acts)
         added = suite.update_each(acts, self._logits(raw), earns=earns)
         found = suite.discovery()
         return (
@@ -267,6 +285,20 @@ class Session:
                 "added": _numpy(torch.stack([added[name].to(torch.float64) for name in suite.criteria], 1)),
             },
         )
+
+    def do_record(self, arrays: Arrays) -> Answer:
+        """The first half of ``run``, for another worker to count: raw outputs, and activations [N, all watched neurons] by layer."""
+        acts, raw = self._recorded(self._on_device(arrays["x"]))
+        assert self._recorder is not None
+        return {}, {"raw": _numpy(raw), "acts": _numpy(torch.cat([acts[layer.name] for layer in self._recorder.layers], 1))}
+
+    def do_count(self, arrays: Arrays, *, arm: str) -> Answer:
+        """The second half of ``run``: what another worker recorded, counted into an arm's map."""
+        assert self._recorder is not None
+        layers = self._recorder.layers
+        parts = self._on_device(arrays["acts"]).split([layer.neurons for layer in layers], 1)
+        acts = {layer.name: part.contiguous() for layer, part in zip(layers, parts, strict=True)}
+        return self._counted(arm, acts, self._on_device(arrays["raw"]), arrays["earns"])
 
     def do_coverage(self, _: Arrays) -> Answer:
         """What the search arm has covered, by criterion and layer, and what it has not reached."""
@@ -294,48 +326,51 @@ class Session:
     def do_mutate(self, arrays: Arrays, *, operator: str, bound: float, steps: int, seed: int) -> Answer:
         """Mutants of a batch, in the file dtype; ``bound`` is a share of the value range.
 
-        coverage_gradient pushes neurons towards items not yet covered; the others push towards another class than ``labels``, see
-        gate/campaign/attacks.py. boundary needs ``starts``, inputs of other classes in the shape of ``x``.
+        They push towards another class than ``labels``, see gate/campaign/attacks.py. boundary needs ``starts``, inputs of other classes
+        in the shape of ``x``.
         """
         assert self._module is not None
         x = self._on_device(arrays["x"]).to(torch.float32)
         low, high = self._value_range
         epsilon = bound * (high - low)
-        if operator == "coverage_gradient":
-            assert self._recorder is not None
-            recorder = self._recorder
-            parts = self._forward.with_gradients(
-                len(x),
-                lambda rows: ascend(
-                    lambda values: self._run_module(values, self._preprocess),
-                    recorder,
-                    _steering(self._arms["search"]),
-                    x[rows],
-                    epsilon=epsilon,
-                    bounds=(low, high),
-                    steps=steps,
-                    seed=seed + rows.start,
-                ),
-            )
-            calls = 3 * steps * len(x)
-        else:
-            labels = torch.from_numpy(arrays["labels"]).to(self._device)
-            model = Differentiable(self._module, self._kind, self._forward.key, self._preprocess)
-            starts = self._on_device(arrays["starts"]).to(torch.float32) if "starts" in arrays else None
-            common: dict[str, Any] = {"epsilon": epsilon, "bounds": (low, high), "steps": steps, "device": self._device}
-            common["whole"] = arrays["x"].dtype == np.uint8
+        labels = torch.from_numpy(arrays["labels"]).to(self._device)
+        model = Differentiable(self._module, self._kind, self._forward.key, self._preprocess)
+        starts = self._on_device(arrays["starts"]).to(torch.float32) if "starts" in arrays else None
+        common: dict[str, Any] = {"epsilon": epsilon, "bounds": (low, high), "steps": steps, "device": self._device}
+        common["whole"] = arrays["x"].dtype == np.uint8
 
-            def attacked(rows: slice) -> tuple[Tensor, int]:
-                begin = None if starts is None else starts[rows]
-                return attack(operator, model, x[rows], labels[rows], seed=seed + rows.start, starts=begin, **common)
+        def attacked(rows: slice) -> tuple[Tensor, int]:
+            begin = None if starts is None else starts[rows]
+            return attack(operator, model, x[rows], labels[rows], seed=seed + rows.start, starts=begin, **common)
 
-            made = self._forward.with_gradients(len(x), attacked)
-            parts, calls = [part for part, _ in made], sum(spent for _, spent in made)
+        made = self._forward.with_gradients(len(x), attacked)
+        parts, calls = [part for part, _ in made], sum(spent for _, spent in made)
         mutants = torch.cat(parts)
         self._forward.model_calls += calls
         values = mutants.clamp(low, high).cpu().numpy()
         dtype = arrays["x"].dtype
         return {}, {"x": np.rint(values).astype(dtype) if dtype == np.uint8 else values.astype(dtype)}
+
+    def do_aim(self, arrays: Arrays, *, count: int, seed: int) -> Answer:
+        """Which inputs to climb from, and which neuron each towards; see ``Climber.aim``."""
+        places, targets = self._climber.aim(self._arms["search"], torch.from_numpy(arrays["fresh"]), count, seed)
+        return {}, {"places": _numpy(places), "targets": _numpy(targets)}
+
+    def do_climb(self, arrays: Arrays, *, token: int, bound: float, seed: int, ascent: Mapping[str, Any]) -> Answer:
+        """Mutants within an L-infinity bound (a share of the value range) of ``x``, which reach for items that nothing has covered yet."""
+        low, high = self._value_range
+        mutants, rows, work = self._climber.climb(
+            self._arms["search"],
+            self._on_device(arrays["x"]),
+            torch.from_numpy(arrays["targets"]),
+            token=token,
+            ascent=Ascent(**_tuples(ascent)),
+            epsilon=bound * (high - low),
+            bounds=(low, high),
+            whole=arrays["x"].dtype == np.uint8,
+            seed=seed,
+        )
+        return {"work": work}, {"x": _numpy(mutants).astype(arrays["x"].dtype), "rows": _numpy(rows)}
 
     # Probes and marks.
 
@@ -423,15 +458,12 @@ def _measurable() -> Iterator[None]:
         ) from error
 
 
-def _steering(suite: Suite) -> list[NeuronCriterion]:
-    """The guiding criteria that can say which way a neuron has to move."""
-    return [one for name in suite.guide if isinstance(one := suite.criteria[name], NeuronCriterion)]
-
-
-def _device(wanted: str) -> torch.device:
+def _device(wanted: str, turn: int = 0) -> torch.device:
     available = torch.cuda.is_available()
+    if available and wanted in ("auto", "cuda"):
+        return torch.device("cuda", turn % torch.cuda.device_count())
     if wanted == "auto":
-        return torch.device("cuda" if available else "cpu")
+        return torch.device("cpu")
     device = torch.device(wanted)
     if device.type == "cuda" and (not available or (device.index or 0) >= torch.cuda.device_count()):
         count = torch.cuda.device_count() if available else 0

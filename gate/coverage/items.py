@@ -187,6 +187,32 @@ class NeuronCriterion(ItemCriterion):
             result[name] = torch.where(torch.isfinite(values), found, 0).to(torch.int8)
         return result
 
+    def open_items(self) -> Tensor:
+        """int64 [neurons]: items of each neuron that are not covered and can be."""
+        return self._open(0, self.neurons).sum(1)
+
+    def gaps(self, batch: ActivationBatch) -> Tensor:
+        """How far each neuron's output is from its nearest item that is not covered: by what it would have to change, with its sign.
+
+        Where an item has an extent the change leads into its middle, where it has only an end a little beyond it.
+
+        Args:
+            batch: activations of the layers that were counted.
+
+        Returns:
+            float32 [N, neurons]; 0 where there is nothing to gain or the output is not finite.
+
+        Raises:
+            ValueError: other layers, or nothing seen so far.
+        """
+        self._check_known({})
+        batch = self._batch(batch, None)
+        return torch.where(torch.isfinite(batch.flat), self._gaps(batch), 0).nan_to_num(0.0, 0.0, 0.0)
+
+    @abstractmethod
+    def _gaps(self, batch: ActivationBatch) -> Tensor:
+        """float32 [N, neurons]: see ``gaps``; of an output that is not finite anything."""
+
     def _open(self, start: int, stop: int) -> Tensor:
         """bool [stop - start, items_per_neuron]: items of these neurons that are not covered and can be."""
         per = self.items_per_neuron

@@ -140,3 +140,22 @@ class KMultisection(RangedCriterion):
         up = torch.where((above < len(open_ones)) & (next_one < first + k), next_one - here, far)
         down = torch.where((below >= 0) & (last_one >= first), here - last_one, far)
         return torch.where(torch.minimum(up, down) < far, torch.where(up <= down, 1, -1), 0).to(torch.int8)
+
+    def _gaps(self, batch: ActivationBatch) -> Tensor:
+        values, plan, k = batch.replaced(0.0), self._plan(), self._sections
+        section = self._section(values, plan.low, plan.width).to(torch.int64)
+        # One past either end of the range stands for all that lies out there.
+        section = torch.where(values < self._low, -1, torch.where(values > self._high, k, section))
+        open_ones = places(self._open(0, self.neurons))
+        if not len(open_ones):
+            return torch.zeros_like(values)
+        first = torch.arange(self.neurons, device=values.device) * k
+        here = first + section
+        above, below = torch.searchsorted(open_ones, here, right=True), torch.searchsorted(open_ones, here) - 1
+        next_one, last_one = open_ones[above.clamp(max=len(open_ones) - 1)], open_ones[below.clamp(min=0)]
+        width = plan.width / k
+        up = plan.low + (next_one - first + 0.5) * width - values
+        down = plan.low + (last_one - first + 0.5) * width - values
+        up = torch.where((above < len(open_ones)) & (next_one < first + k), up, torch.inf)
+        down = torch.where((below >= 0) & (last_one >= first), down, -torch.inf)
+        return torch.where(up <= -down, up, down)

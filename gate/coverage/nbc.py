@@ -52,3 +52,10 @@ class Boundary(BoundedCriterion):
         up = torch.where(free[:, 1], upper - values, torch.inf)
         down = torch.where(free[:, 0], values - lower, torch.inf)
         return torch.where(free.any(1), torch.where(up <= down, 1, -1), 0).to(torch.int8)
+
+    def _gaps(self, batch: ActivationBatch) -> Tensor:
+        free, (lower, upper) = self._open(0, self.neurons), self._limits()
+        little = self._little(batch)
+        up = torch.where(free[:, 1], (upper - batch.flat).clamp(min=0) + little, torch.inf)
+        down = torch.where(free[:, 0], (batch.flat - lower).clamp(min=0) + little, torch.inf)
+        return torch.where(up <= down, up, -down)

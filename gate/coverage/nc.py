@@ -18,6 +18,8 @@ from gate.coverage.ranges import strictly
 
 __all__ = ["NeuronCoverage"]
 
+_LITTLE = 1e-3  # of a layer's spread: how far beyond its limit an output is wanted
+
 
 class NeuronCoverage(NeuronCriterion):
     """One item a neuron.
@@ -62,3 +64,14 @@ class NeuronCoverage(NeuronCriterion):
 
     def _directions(self, start: int, values: Tensor) -> Tensor:
         return self._open(start, start + values.shape[1])[:, 0].to(torch.int8).expand_as(values)
+
+    def _gaps(self, batch: ActivationBatch) -> Tensor:
+        values, limit = batch.replaced(0.0), torch.full_like(batch.flat, self._threshold)
+        little = torch.full_like(limit, _LITTLE * max(1.0, abs(self._threshold)))
+        if self._scale == "layer":
+            for start, stop in batch.spans.values():
+                low, high = torch.aminmax(values[:, start:stop], dim=1, keepdim=True)
+                limit[:, start:stop] = low + self._threshold * (high - low)
+                little[:, start:stop] = _LITTLE * (high - low)
+        gap = (limit - values).clamp(min=0) + little
+        return torch.where(self._open(0, self.neurons)[:, 0], gap, 0)

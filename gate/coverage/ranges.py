@@ -17,6 +17,8 @@ from gate.coverage.number_options import checked_number
 __all__ = ["BoundedCriterion", "RangedCriterion", "share_ranges"]
 
 _AT_ONCE = 1 << 22  # items of a saved state that are looked at in one go
+_LITTLE = 5e-3  # share of a neuron's range
+_LEAST_SPREAD = 1e-6
 
 
 class RangedCriterion(NeuronCriterion):
@@ -178,6 +180,11 @@ class BoundedCriterion(RangedCriterion):
                 low, high = low.masked_fill(empty, -torch.inf), high.masked_fill(empty, torch.inf)
             self._known_limits = (low, high)
         return self._known_limits
+
+    def _little(self, batch: ActivationBatch) -> Tensor:
+        """float32 [neurons]: how far beyond its limit an output is wanted."""
+        low, high = self._limits() if self._bounds is not None or not len(self._low) else (self._low, self._high)
+        return (high - low).clamp(min=_LEAST_SPREAD).mul(_LITTLE).to(batch.device)
 
     def _possible(self) -> Tensor:
         return self._low <= self._high if len(self._low) and self._bounds is None else super()._possible()

@@ -41,3 +41,7 @@ class StrongActivation(BoundedCriterion):
 
     def _directions(self, start: int, values: Tensor) -> Tensor:
         return self._open(start, start + values.shape[1])[:, 0].to(torch.int8).expand_as(values)
+
+    def _gaps(self, batch: ActivationBatch) -> Tensor:
+        gap = (self._limits()[1] - batch.flat).clamp(min=0) + self._little(batch)
+        return torch.where(self._open(0, self.neurons)[:, 0], gap, 0)

@@ -18,6 +18,8 @@ from gate.errors import ConfigError
 
 __all__ = ["TopK"]
 
+_LITTLE = 1e-3  # of a layer's spread: how far beyond its limit an output is wanted
+
 
 class TopK(NeuronCriterion):
     """One item a neuron.
@@ -58,6 +60,15 @@ class TopK(NeuronCriterion):
 
     def _directions(self, start: int, values: Tensor) -> Tensor:
         return self._open(start, start + values.shape[1])[:, 0].to(torch.int8).expand_as(values)
+
+    def _gaps(self, batch: ActivationBatch) -> Tensor:
+        values, gap = batch.replaced(0.0), torch.zeros_like(batch.flat)
+        for start, stop in batch.spans.values():
+            block = values[:, start:stop]
+            low, high = torch.aminmax(block, dim=1, keepdim=True)
+            last = block.topk(self._k, dim=1).values[:, -1:]
+            gap[:, start:stop] = (last - block).clamp(min=0) + _LITTLE * (high - low)
+        return torch.where(self._open(0, self.neurons)[:, 0], gap, 0)
 
 
 def check_widths(k: int, layers: dict[str, int], criterion: str) -> None:

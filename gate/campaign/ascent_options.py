@@ -1,0 +1,39 @@
+"""How the coverage gradient climbs. Known to the supervisor and the worker; without torch, as everything the supervisor knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Ascent"]
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """How to climb.
+
+    Attributes:
+        direction: ``sign`` moves every value alike (steepest in the L-infinity norm), ``normalised`` in proportion to its gradient.
+        num_steps: gradients taken, one after the other.
+        step_size: share of the bound that a step is long; None: as long as the targets need by a linear model.
+        multiples: lengths that are tried along each gradient, in steps; the first is where the climb goes on.
+        targets: neurons that a sample aims at beside the one it was chosen for.
+        progressive: step k of n is k / n as long as it would be: small steps first, then larger ones.
+        least_progress: a sample whose objective has fallen by less than this share since the gradient before stops.
+    """
+
+    direction: Literal["sign", "normalised"] = "sign"
+    num_steps: int = 2
+    step_size: float | None = None
+    multiples: tuple[float, ...] = (1.0, 0.5, 2.0)
+    targets: int = 4
+    progressive: bool = False
+    least_progress: float = 0.0
+
+    def executions(self) -> int:
+        """Most mutants that one sample gives."""
+        return self.num_steps * len(self.multiples)
+
+    def work(self) -> int:
+        """Forward-equivalents of one sample that never stops, one backward being two."""
+        return 3 * self.num_steps + self.num_steps * (len(self.multiples) - 1) + 1

@@ -1,0 +1,219 @@
+"""Everything that the coverage gradient needs to know of the model and remembers of earlier tries. Lives in the worker.
+
+What it proposes are inputs; only the supervisor, which has held them to the bound, says which of them may earn coverage. Until it does, the
+activations and outputs of the passes in which they were made are kept, so that no mutant runs twice.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gate.campaign.ascent import climb
+from gate.campaign.ascent_options import Ascent
+from gate.campaign.forward import Forward
+from gate.coverage.activations import ActivationBatch
+from gate.coverage.items import NeuronCriterion
+from gate.coverage.recorder import Recorder
+from gate.coverage.suite import Suite
+from gate.models.select import pick
+
+__all__ = ["Climber", "steering"]
+
+POOL_VALUES = 1 << 24  # activations of inputs that a climb can start from: 64 MiB
+RECENT = 8  # batches that ran and whose activations are kept until the supervisor says which of their inputs to climb from
+NEAREST = 4  # a target is climbed to from one of this many inputs which lack least
+TIRED_AFTER = 8.0  # tries without success that halve the chance of a neuron to be a target
+
+
+class Climber:
+    """Knows the activations of inputs to start from, chooses targets and climbs.
+
+    Args:
+        recorder: of the watched layers.
+        forward: how the model runs.
+        preprocess: what stands between file values and the model.
+    """
+
+    def __init__(self, recorder: Recorder, forward: Forward, preprocess: nn.Module) -> None:
+        self._recorder = recorder
+        self._forward = forward
+        self._preprocess = preprocess
+        self._layers = {layer.name: layer.neurons for layer in recorder.layers}
+        self._neurons = sum(self._layers.values())
+        self._pool = torch.zeros(0, self._neurons)
+        self._places = torch.zeros(0, dtype=torch.int64)  # the supervisor's number of each input in the pool
+        self._scale = torch.zeros(0)
+        self._runs = 0
+        self._recent: dict[int, Tensor] = {}
+        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
+        self._tries: Tensor | None = None  # float64 [criteria * neurons], on the CPU
+        self._open: Tensor | None = None  # int64 [criteria * neurons]: open items when last looked at
+
+    @property
+    def room(self) -> int:
+        """Inputs that the pool holds at most."""
+        return max(1, POOL_VALUES // self._neurons)
+
+    def note_seeds(self, acts: dict[str, Tensor]) -> None:
+        """Takes the next seed inputs into the pool, as many as there is room for; their places are their positions."""
+        flat = ActivationBatch.of(acts, None, self._layers).flat
+        flat = flat[: max(0, self.room - len(self._pool))]
+        first = len(self._pool)
+        self._pool = torch.cat([self._pool.to(flat.device), flat])
+        self._places = torch.cat([self._places, torch.arange(first, first + len(flat))])
+
+    def note_run(self, acts: dict[str, Tensor]) -> None:
+        """Keeps the activations of a batch of the search for a while; the batches are numbered from 0."""
+        self._recent[self._runs] = ActivationBatch.of(acts, None, self._layers).flat
+        self._runs += 1
+        while len(self._recent) > RECENT:
+            del self._recent[next(iter(self._recent))]
+
+    def aim(self, suite: Suite, fresh: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
+        """Chooses where to climb from and to.
+
+        Args:
+            suite: of the search arm.
+            fresh: int64 [F, 3]: of inputs that join the pool the number of their batch, their row there and their place; a place that was
+                taken is taken over.
+            count: starts wanted.
+            seed: of the draws.
+
+        Returns:
+            places: int64 [n], of the inputs to start from; n is ``count``, or 0 where no neuron has anything to gain.
+            targets: int64 [n], see ``climb``.
+        """
+        self._join(fresh)
+        criteria = steering(suite)
+        gaps = torch.stack([criterion.gaps(self._batch(self._pool)) for criterion in criteria])
+        scale = self._usual_spread()
+        lacking = torch.where(gaps == 0, torch.inf, gaps.abs() / scale)
+        open_ = torch.isfinite(lacking).any(1).flatten().cpu()
+        if not len(self._pool) or not bool(open_.any()):
+            none = torch.zeros(0, dtype=torch.int64)
+            return none, none
+        weights = open_.to(torch.float64) / (1.0 + self._tired(criteria) / TIRED_AFTER) ** 2
+        # Drawn on the CPU, so that the same seed aims alike on any device.
+        random = torch.Generator().manual_seed(seed)
+        targets = torch.multinomial(weights, count, replacement=True, generator=random)
+        column = lacking.permute(1, 0, 2).flatten(1)[:, targets.to(lacking.device)]
+        near = column.topk(min(NEAREST, len(column)), dim=0, largest=False)
+        drawn = torch.randint(near.indices.shape[0], (count,), generator=random).to(near.indices.device)
+        across = torch.arange(count, device=drawn.device)
+        # Where fewer inputs than that have anything to gain, the nearest of all.
+        chosen = torch.where(torch.isfinite(near.values[drawn, across]), near.indices[drawn, across], near.indices[0])
+        assert self._tries is not None
+        self._tries += torch.bincount(targets, minlength=len(self._tries))
+        return self._places[chosen.cpu()], targets
+
+    def climb(
+        self,
+        suite: Suite,
+        x: Tensor,
+        targets: Tensor,
+        *,
+        token: int,
+        ascent: Ascent,
+        epsilon: float,
+        bounds: tuple[float, float],
+        whole: bool,
+        seed: int,
+    ) -> tuple[Tensor, Tensor, int]:
+        """Climbs and keeps what the passes showed under ``token``; see ``gate.campaign.ascent.climb`` for the arguments.
+
+        Returns:
+            mutants: float32 [m, H, W, C].
+            rows: int64 [m]: the start of each.
+            work: forward-equivalents.
+        """
+        luck = torch.rand(len(x), self._neurons, generator=torch.Generator().manual_seed(seed)).to(x.device)
+        targets, scale, criteria = targets.to(x.device), self._usual_spread().to(x.device), steering(suite)
+
+        def part(rows: slice) -> tuple[int, Tensor, Tensor, Tensor, Tensor, int]:
+            found = climb(
+                self._watched,
+                self._seen,
+                criteria,
+                x[rows].to(torch.float32),
+                targets[rows],
+                scale,
+                ascent=ascent,
+                epsilon=epsilon,
+                bounds=bounds,
+                whole=whole,
+                luck=luck[rows],
+            )
+            return rows.start, found.mutants, found.rows, found.flat, found.raw, found.work
+
+        parts = self._forward.with_gradients(len(x), part)
+        some = [one for one in parts if len(one[1])] or parts[:1]
+        self._kept[token] = (torch.cat([one[3] for one in some]), torch.cat([one[4] for one in some]))
+        while len(self._kept) > RECENT:
+            del self._kept[next(iter(self._kept))]
+        work = sum(one[5] for one in parts)
+        self._forward.model_calls += work
+        return torch.cat([one[1] for one in some]), torch.cat([one[2] + one[0] for one in some]), work
+
+    def kept(self, token: int) -> tuple[dict[str, Tensor], Tensor]:
+        """Activations and outputs of a climb's mutants, handed out once.
+
+        Raises:
+            KeyError: there was no such climb, or too many since.
+        """
+        flat, raw = self._kept.pop(token)
+        return dict(zip(self._layers, torch.split(flat, list(self._layers.values()), dim=1), strict=True)), raw
+
+    def _batch(self, flat: Tensor) -> ActivationBatch:
+        return ActivationBatch(self._layers, flat)
+
+    def _join(self, fresh: Tensor) -> None:
+        for run, row, place in fresh.tolist():
+            if run not in self._recent:
+                continue
+            values = self._recent[run][row : row + 1]
+            taken = (self._places == place).nonzero().flatten()
+            if len(taken):
+                self._pool[taken[0]] = values[0]
+            else:
+                self._pool = torch.cat([self._pool.to(values.device), values])
+                self._places = torch.cat([self._places, torch.tensor([place])])
+
+    def _usual_spread(self) -> Tensor:
+        """float32 [neurons]: standard deviation over the pool as it was when first asked for; of a neuron without any, the mean of the
+        others'."""
+        if not len(self._scale):
+            spread = self._pool.nan_to_num(0.0, 0.0, 0.0).std(0, correction=0)
+            usual = spread[spread > 0].mean() if bool((spread > 0).any()) else torch.ones((), device=spread.device)
+            self._scale = torch.where(spread > 0, spread, usual)
+        return self._scale
+
+    def _tired(self, criteria: list[NeuronCriterion]) -> Tensor:
+        """float64 [criteria * neurons]: tries at each since one of its items was last covered."""
+        open_ = torch.cat([criterion.open_items().cpu() for criterion in criteria])
+        if self._tries is None or self._open is None:
+            self._tries = torch.zeros(len(open_), dtype=torch.float64)
+        else:
+            self._tries[open_ < self._open] = 0.0
+        self._open = open_
+        return self._tries
+
+    def _watched(self, x: Tensor) -> tuple[ActivationBatch, Tensor, Tensor]:
+        with self._recorder.recording(grad=True):
+            output = self._forward.run(x, self._preprocess)
+        acts = self._recorder.activations()
+        self._recorder.forget()
+        flat = torch.cat([acts[name] for name in self._layers], dim=1)
+        return self._batch(flat.detach()), flat, self._raw(output, len(x))
+
+    def _seen(self, x: Tensor) -> tuple[ActivationBatch, Tensor, Tensor]:
+        with torch.no_grad():
+            return self._watched(x)
+
+    def _raw(self, output: object, count: int) -> Tensor:
+        return pick(output, self._forward.key).detach().to(torch.float32).reshape(count, -1)
+
+
+def steering(suite: Suite) -> list[NeuronCriterion]:
+    """The guiding criteria that can say which way a neuron has to move."""
+    return [one for name in suite.guide if isinstance(one := suite.criteria[name], NeuronCriterion)]
