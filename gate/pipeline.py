@@ -46,6 +46,7 @@ from gate.metrics.evidence import (
 )
 from gate.metrics.long_tail_hits import MIN_DEFECTS, MIN_ERRORS
 from gate.models.outputs import OutputKind, predictions
+from gate.opening import open_campaign
 from gate.policy.load import LoadedPolicy, load_policy
 from gate.record import evidence_of, judged, record, unjudged
 from gate.registry.connection import redacted
@@ -361,6 +362,8 @@ def _fuzz(
     campaign = _campaign(work, worker, domain, preflight.output_kind, initial)
     work.events.emit("phase", name="fuzz")
     work.deadline.begin("the campaign ran", Stage.FUZZ)
+    open_campaign(work, worker, domain, preflight, clean.value_range)
+    work.deadline.begin("the campaign ran")
     campaign.run()
     work.interrupted = campaign.outcome.stop_reason == "interrupted"
     work.events.emit("phase", name="triage")

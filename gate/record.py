@@ -11,7 +11,7 @@ from gate.campaign.loop import CampaignOutcome, ClassCount
 from gate.config import kind_of
 from gate.metrics import compute
 from gate.metrics.catalogue import CATALOGUE
-from gate.metrics.evidence import CoverageEvidence, Evidence, JudgedSeed, SearchDefect
+from gate.metrics.evidence import CoverageEvidence, Evidence, JudgedSeed, MarkEvidence, SearchDefect
 from gate.policy.evaluate import evaluate
 from gate.policy.load import LoadedPolicy
 from gate.result import (
@@ -95,6 +95,7 @@ def _as_asked(evidence: Evidence, policy: LoadedPolicy) -> Evidence:
     wanted, made = policy.policy.judging.mutants_per_seed, evidence.judging_mutants_per_seed
     if evidence.domain_digest != policy.policy.domain.digest():
         reason = "the run's mutants were made under another domain than this policy's; run the gate under this policy"
+        evidence = evidence.model_copy(update={"marks": (), "marks_reason": reason.replace("mutants were", "marks were")})
     elif made < wanted:
         reason = f"the run made {made} mutants of each seed input and this policy asks for {wanted}; run the gate under this policy"
     elif made == wanted:
@@ -166,7 +167,15 @@ def evidence_of(work: Work) -> Evidence:
         regression=work.regression,
         regression_reason=work.regression_reason,
         long_tail_reason=work.long_tail_reason,
-        nonfinite_outputs=outcome.nonfinite,
+        marks=tuple(
+            MarkEvidence(kind=one.kind, label=one.label, moved=one.moved, inputs=one.inputs)
+            for one in (work.marks.marks if work.marks is not None else ())
+        ),
+        marks_reason=None if work.marks is None else work.marks.reason,
+        probes_compared=work.probes_compared,
+        probes_disagreeing=work.probes_disagreeing,
+        probes_reason=None if work.probes is None else work.probes.reason,
+        nonfinite_outputs=outcome.nonfinite + work.probes_broken,
         flaky_findings=work.confirmer.flaky,
         preflight_faults=work.preflight_faults,
         executions=outcome.executions,
@@ -239,6 +248,8 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
         ),
         defects=defects,
         root_causes=root_causes(defects, work.classes),
+        probes=work.probes,
+        universal_marks=work.marks,
         isolation={"process": "own process group", "environment": "allow-list", "network": "not restricted", "files": "not restricted"},
         environment=work.environment,
         partial=work.interrupted,

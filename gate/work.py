@@ -16,7 +16,7 @@ from gate.corpus.corpus_file import CorpusWriter
 from gate.metrics.evidence import CleanEvidence, LongTailEvidence, RegressionEvidence
 from gate.policy.load import LoadedPolicy
 from gate.registry.resolve import ModelReference
-from gate.result import DataSetInfo, LayerSummary, ModelInfo, PreflightCheck, PreviousInfo
+from gate.result import DataSetInfo, LayerSummary, MarksSummary, ModelInfo, PreflightCheck, PreviousInfo, ProbesSummary
 from gate.triage.confirm import Confirmer
 
 __all__ = ["Work"]
@@ -54,6 +54,11 @@ class Work:
     long_tail_hits: dict[str, bool] = field(default_factory=dict)
     regression: RegressionEvidence | None = None
     regression_reason: str | None = None
+    probes: ProbesSummary | None = None
+    probes_broken: int = 0  # answered with what is not finite
+    probes_compared: int = 0  # in other company and on other numeric paths
+    probes_disagreeing: int = 0
+    marks: MarksSummary | None = None
     gradients: bool = True
     steerable: bool = True  # whether a guiding criterion can say which way a neuron has to move
     layers: tuple[LayerSummary, ...] = ()  # watched

@@ -52,9 +52,7 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
         OutputError: ``out`` is not empty or can't be written.
         DataError: the run has no such defect, or lacks its files.
     """
-    usable = [
-        defect for defect in result.defects if defect.predicted is not None and defect.label is not None and defect.arm == "search"
-    ]
+    usable = [defect for defect in result.defects if defect.predicted is not None and defect.label is not None and defect.arm == "search"]
     chosen = [defect for defect in usable if half == "all" or half_of(defect.seed_id) == half]
     if not chosen:
         raise DataError(

@@ -93,11 +93,11 @@ def replay_earlier(
 ) -> tuple[Recurrence, ...]:
     """Replays every defect of an earlier run on the model in the worker.
 
-    A defect recurs when its file gives any wrong class (``file``; of a probe: no finite answer), or its seed input is now misclassified (``seed``), or one of
+    A defect recurs when its file gives any wrong class (``file``), or its seed input is now misclassified (``seed``), or one of
     ``FRESH_MUTANTS`` fresh mutants fails (``fresh``): the recipe's natural operators at the same severities with fresh parameters, on seed
     inputs of the same class and the other half where there are such, so that they were never exported for training together with the
     defect. Recipes in which the model took part have no fresh mutants: an attack on the new model would measure its robustness in
-    general, not this defect.
+    general, not this defect. A probe has no class: its defect recurs when the answer to its file is not finite.
 
     ``check`` is called before the fresh mutants of each defect are made; whatever it raises ends the replay.
 

@@ -1,0 +1,239 @@
+"""How a campaign opens: probes first, since they are cheap and find the rude faults, then the search for universal marks.
+
+Both have shares of their own, so that what they use is never taken from the judging arm, and neither earns coverage. With a budget in
+executions all that is done here follows from it; where there is only time, the work that a share of it should allow is estimated, and a
+clock ends it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from gate.campaign.arms import ArmCount
+from gate.campaign.budget import BudgetSpent
+from gate.campaign.deadline import Interrupted
+from gate.campaign.mark_plan import FULL
+from gate.campaign.marks import FoundMark, Marked, MarkSearch
+from gate.campaign.preflight import Preflight
+from gate.campaign.probes import Probed, Tally, run_probes
+from gate.campaign.supervisor import Worker
+from gate.domains.domain import InputDomain
+from gate.domains.image.marks import shown, starts
+from gate.domains.image.probes import probes
+from gate.metrics.intervals import wilson
+from gate.oracles.non_finite import NonFinite
+from gate.result import MarksSummary, ProbeOracle, ProbesSummary, UniversalMark
+from gate.triage.confirm import REPLAYS, REPLAYS_UNSTEADY
+from gate.triage.probe_defects import confirm_probe
+from gate.work import Work
+
+__all__ = ["OUT_OF_LINE", "open_campaign"]
+
+CONFIDENCE = 0.95  # at which a mark must move most inputs to count as a shortcut
+MOST = 0.5  # share of the inputs
+OUT_OF_LINE = 2.0  # median absolute deviations; Wang et al., "Neural Cleanse", IEEE S&P 2019
+
+
+def open_campaign(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight, value_range: tuple[float, float]) -> None:
+    """Runs both and notes what they brought in ``work``, counts included. To be called before the campaign runs.
+
+    Raises:
+        WorkerError, ModelError: as the worker or the model failed; on a probe alone, the message names it.
+    """
+    _probe(work, worker, domain, preflight, value_range)
+    _mark(work, worker, domain, preflight, value_range)
+
+
+def _share_of_executions(work: Work, share: float) -> int | None:
+    limit = work.budget.settings.executions
+    return None if limit is None else math.floor(share * limit + 1e-6)
+
+
+def _probe(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight, value_range: tuple[float, float]) -> None:
+    assert work.seeds is not None
+    assert work.campaign is not None
+    share = work.policy.policy.arms.probes
+    offered = probes(work.seeds.x, value_range, work.settings.seed)
+    room = _share_of_executions(work, share) if share else 0
+    chosen = offered if room is None else offered[:room]
+    count = work.campaign.outcome.counts["probes"] = ArmCount()
+    started = work.budget.seconds
+    done = run_probes(
+        worker,
+        chosen,
+        work.seeds.x,
+        preflight.output_kind,
+        work.settings.batch_size,
+        deterministic=preflight.deterministic,
+        begin=work.deadline.begin,
+    )
+    count.executions, count.model_calls = len(done.probes), done.model_calls
+    broken = done.tallies[NonFinite.name].findings if done.probes else ()
+    count.findings = len(broken) + len(done.disagreeing)
+    work.probes_broken, work.probes_disagreeing = len(broken), len(done.disagreeing)
+    if len(done.tallies) > 2:  # more than the oracles of one answer
+        work.probes_compared = len(done.probes)
+    work.probes = ProbesSummary(
+        offered=len(offered),
+        run=len(done.probes),
+        reason=_why_not_all(done, share, len(offered), deterministic=preflight.deterministic),
+        oracles={name: _said(done, tally, domain, work.folder.path) for name, tally in done.tallies.items()},
+        untaken=done.untaken,
+    )
+    _confirm(work, worker, domain, preflight, done, broken)
+    count.defects = sum(defect.arm == "probes" for defect in work.confirmer.defects) if work.confirmer else 0
+    count.seconds = work.budget.seconds - started
+    work.events.emit("probes", run=len(done.probes), nonfinite=len(broken), disagreeing=len(done.disagreeing))
+
+
+def _why_not_all(done: Probed, share: float, offered: int, *, deterministic: bool) -> str | None:
+    if not share:
+        return "the policy gives probes no share (arms.probes)"
+    if done.stopped is not None:
+        return done.stopped.rstrip(".")
+    if not done.probes:
+        return f"{share:.1%} of the executions is less than one probe"
+    reasons = [] if len(done.probes) == offered else [f"their share of the executions ({share:.1%}) pays for {len(done.probes)}"]
+    if not deterministic:
+        reasons.append("two answers were not compared, because the model is not deterministic")
+    return "; ".join(reasons) or None
+
+
+def _said(done: Probed, tally: Tally, domain: InputDomain, folder: Path) -> ProbeOracle:
+    """What an oracle said, with the worst probe's picture on disk."""
+    if not tally.findings:
+        return ProbeOracle(tried=tally.tried, findings=0, worst=tally.worst)
+    probe = done.probes[tally.findings[0]]
+    picture = f"probes/{probe.name}.png"
+    (folder / "probes").mkdir(exist_ok=True)
+    if domain.save(folder / "probes" / probe.name, probe.x).suffix != ".png":
+        Image.fromarray(domain.picture(probe.x)).save(folder / picture)
+    return ProbeOracle(tried=tally.tried, findings=len(tally.findings), worst=tally.worst, example=probe.name, picture=picture)
+
+
+def _confirm(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight, done: Probed, broken: tuple[int, ...]) -> None:
+    assert work.confirmer is not None
+    assert work.campaign is not None
+    times = REPLAYS if preflight.deterministic else REPLAYS_UNSTEADY
+    for number, row in enumerate(broken):
+        try:
+            defect = confirm_probe(worker, domain, done.probes[row], work.folder.path, preflight.output_kind, times)
+        except (BudgetSpent, Interrupted):
+            work.campaign.outcome.unconfirmed += len(broken) - number
+            return
+        if defect is None:
+            work.confirmer.flaky += 1
+            continue
+        work.confirmer.defects.append(defect)
+        work.confirmer.found_by[defect.id] = {"probes"}
+        work.events.emit("defect", id=defect.id, arm="probes", label=None, predicted=None, families=list(defect.families))
+
+
+def _mark(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight, value_range: tuple[float, float]) -> None:
+    assert work.seeds is not None
+    assert work.campaign is not None
+    share = work.policy.policy.arms.marks
+    if not share:
+        work.marks = MarksSummary(reason="the policy gives universal marks no share (arms.marks)")
+        return
+    height, width, channels = work.seeds.x.shape[1:]
+    plain = starts(work.policy.policy.domain.marks, (height, width, channels), value_range, work.settings.seed)
+    count = work.campaign.outcome.counts["marks"] = ArmCount()
+    started = work.budget.seconds
+    seconds = _seconds(work, share)
+    search = MarkSearch(
+        worker,
+        work.seeds,
+        plain,
+        value_range=value_range,
+        classes=len(work.classes),
+        output_kind=preflight.output_kind,
+        gradients=work.gradients,
+        batch_size=work.settings.batch_size,
+        campaign_seed=work.settings.seed,
+        late=lambda: seconds is not None and work.budget.seconds - started > seconds,
+    )
+    work.deadline.begin("universal marks were searched for")
+    done = search.run(_allowance(work, share, seconds), needed=_needed(work, share))
+    count.executions, count.model_calls = done.executions, done.model_calls
+    found = tuple(_described(work, domain, one, len(done.found), value_range) for one in done.found)
+    count.findings = sum(one.shortcut for one in found)
+    count.seconds = work.budget.seconds - started
+    work.marks = _summary(done, found, len(plain))
+    work.events.emit("marks", found=len(found), shortcuts=count.findings, highest=found[0].rate if found else None, reason=done.reason)
+
+
+def _seconds(work: Work, share: float) -> float | None:
+    """The time that the share is worth; None where only executions limit the run."""
+    limits = [limit for limit in (work.budget.settings.wall, work.budget.settings.device) if limit is not None]
+    return share * min(limits) if limits else None
+
+
+def _allowance(work: Work, share: float, seconds: float | None) -> int:
+    """Forward-equivalents that may be spent."""
+    room = _share_of_executions(work, share)
+    if room is None and seconds is not None:
+        room = int(seconds / work.seconds_per_sample) if work.seconds_per_sample > 0 else FULL
+    return FULL if room is None else min(room, FULL)
+
+
+def _needed(work: Work, share: float) -> Callable[[int], str]:
+    if work.budget.settings.executions is None:
+        return lambda least: "a longer budget, or a larger share (arms.marks), would pay for it"
+    return lambda least: f"a budget of {math.ceil(least / share):,} executions, or a larger share (arms.marks), would pay for it"
+
+
+def _summary(done: Marked, found: tuple[UniversalMark, ...], plain: int) -> MarksSummary:
+    made = done.plan
+    return MarksSummary(
+        reason=done.reason,
+        gradients=done.gradients,
+        searched=made.inputs if made else 0,
+        held_out=made.held_out if made else 0,
+        starts=plain,
+        improved=made.levels if made else (),
+        model_calls=done.model_calls,
+        marks=found,
+        by_class=done.by_class,
+    )
+
+
+def _described(work: Work, domain: InputDomain, one: FoundMark, measured: int, value_range: tuple[float, float]) -> UniversalMark:
+    """A mark as the record has it, with its files on disk."""
+    assert work.seeds is not None
+    lower, upper = wilson(one.moved, one.inputs, 1 - (1 - CONFIDENCE) / measured)
+    return UniversalMark(
+        kind=one.mark.kind,
+        label=one.target,
+        moved=one.moved,
+        inputs=one.inputs,
+        rate=one.moved / one.inputs,
+        lower=lower,
+        upper=upper,
+        confidence=CONFIDENCE,
+        outlier=one.outlier,
+        shortcut=lower > MOST and (one.outlier is None or one.outlier > OUT_OF_LINE),
+        files=_files(work.folder.path, domain, one, value_range, work.seeds.x.dtype),
+    )
+
+
+def _files(
+    folder: Path, domain: InputDomain, one: FoundMark, value_range: tuple[float, float], dtype: np.dtype[np.generic]
+) -> dict[str, str]:
+    """Writes the mark and its examples; paths by name."""
+    base = f"marks/{one.mark.kind}-{one.target}"
+    (folder / "marks").mkdir(exist_ok=True)
+    np.savez_compressed(folder / f"{base}.npz", weight=one.mark.weight, picture=one.mark.picture)
+    pictures = {"mark": shown(one.mark, value_range, dtype)}
+    for number, (before, after) in enumerate(one.examples, 1):
+        pictures |= {f"before_{number}": before, f"after_{number}": after}
+    files = {"data": f"{base}.npz"}
+    for name, sample in pictures.items():
+        files[name] = f"{base}-{name}.png"
+        Image.fromarray(domain.picture(sample)).save(folder / files[name])
+    return files
