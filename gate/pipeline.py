@@ -25,14 +25,16 @@ from gate.campaign.events import EventLog, Observer
 from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.preflight import Preflight, TooFewSeedsError, predict_all, run_preflight
+from gate.campaign.reuse import Reuse
 from gate.campaign.run_folder import AnotherCampaignError, RunFolder
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Worker
 from gate.campaign.wire import MAX_PAYLOAD
 from gate.config import BudgetSettings, InputSettings, Settings, kind_of
 from gate.corpus.corpus import Corpus
-from gate.corpus.corpus_file import CORPUS, CorpusHead, CorpusWriter
+from gate.corpus.corpus_file import CORPUS, CorpusHead, CorpusWriter, read_corpus
 from gate.corpus.export import half_of
+from gate.corpus.locate import corpus_of
 from gate.coverage.map_file import MapContents, write_map
 from gate.domains.image import picture
 from gate.domains.image.dataset import ImageSet, load_images
@@ -175,6 +177,8 @@ def _evaluate(work: Work, private: Path) -> Result:
     sets = _load_data(work, reading, private)
     seeds = sets["seeds"]
     earlier = _earlier_run(work, private, seeds)
+    if settings.corpus is not None:
+        work.earlier_corpus = read_corpus(corpus_of(settings.corpus, private / "corpus", tracking_uri=settings.tracking_uri))
     work.folder.settle(_content(work, earlier))
     _batch_fits(settings.batch_size, seeds)
     deadline.check()
@@ -360,6 +364,10 @@ def _fuzz(
     )
     work.deadline.check()
     campaign = _campaign(work, worker, domain, preflight.output_kind, initial)
+    if work.earlier_corpus is not None:
+        names = campaign.search.choice.names
+        work.reuse = Reuse(work.earlier_corpus, domain, work.seeds.x, work.seeds.ids, known_ids=clean.ids, operators=names)
+        campaign.search.reuse = work.reuse
     work.events.emit("phase", name="fuzz")
     work.deadline.begin("the campaign ran", Stage.FUZZ)
     open_campaign(work, worker, domain, preflight, clean.value_range)
@@ -625,6 +633,8 @@ def _save_campaign(work: Work, worker: Worker, campaign: Campaign) -> None:
     work.deadline.begin("coverage was saved", Stage.CLOSE)
     assert work.corpus is not None
     work.corpus.close()
+    if work.reuse is not None:
+        work.events.emit("corpus", **work.reuse.summary())
     path = work.folder.campaign / "coverage.map"
     path.unlink(missing_ok=True)
     if not worker.given_up:
@@ -761,6 +771,8 @@ def _content(work: Work, earlier: _Earlier | None) -> dict[str, Any]:
     content |= {role.replace("_", " ") + " set": said.digest for role, said in work.data.items()}
     if earlier is not None:
         content["earlier run"] = hashlib.sha256(earlier.run.result.to_json().encode()).hexdigest()
+    if work.earlier_corpus is not None:
+        content["earlier corpus"] = work.earlier_corpus.check
     public: dict[str, Any] = _public(content)
     return public
 

@@ -18,6 +18,7 @@ from gate.result import (
     ArmSummary,
     CampaignSummary,
     ClassCoverage,
+    CorpusReuse,
     CoverageSummary,
     CurvePoint,
     Discovery,
@@ -274,6 +275,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
         judge_half=work.settings.data.judge_half,
         stalled_for=outcome.stalled_for,
         unconfirmed=outcome.unconfirmed,
+        reused=None if work.reuse is None else CorpusReuse(source=str(work.settings.corpus), **work.reuse.summary()),
         precision_only=0 if work.confirmer is None else work.confirmer.precision_only,
         valid_fraction=sum(count.valid for count in fuzzed) / executed if executed else None,
         arms={

@@ -22,6 +22,7 @@ __all__ = [
     "CampaignSummary",
     "ClassCoverage",
     "ControlComparison",
+    "CorpusReuse",
     "CoverageSummary",
     "CurvePoint",
     "DataSetInfo",
@@ -147,6 +148,20 @@ class ArmSummary(_Frozen):
     coverage: dict[str, float] = Field(default_factory=dict)  # final valid coverage by criterion, where the arm has its own map
 
 
+class CorpusReuse(_Frozen):
+    """What became of the entries of an earlier corpus that the search was given to start from."""
+
+    source: str  # as the user gave it
+    entries: int
+    used: int  # run as the search arm's first executions
+    left: int  # not run before the campaign ended
+    no_seed: int  # their seed input is not among the seeds
+    misclassified: int  # the candidate does not classify their seed input correctly
+    unknown: int  # made by operators that the policy switches off, or that are unknown or of no use with this model
+    invalid: int  # not valid under the policy
+    changed: int  # of those used: made again with other bytes than the stored ones
+
+
 class CampaignSummary(_Frozen):
     """The budget and how it was spent. model_calls counts forward-equivalents per sample; one backward counts two."""
 
@@ -159,6 +174,7 @@ class CampaignSummary(_Frozen):
     stop_reason: str  # executions | wall | device | saturated | interrupted | error
     stalled_for: int = 0  # search executions since one covered something new
     unconfirmed: int = 0  # findings that there was no time left to confirm
+    reused: CorpusReuse | None = None
     precision_only: int = 0  # findings of a search in mixed precision that full precision does not show; no defects
     resumed: bool = False
     judge_half: Literal["all", "a", "b"] = "all"  # the half of the seed inputs that the judging arm's rates come from

@@ -10,9 +10,10 @@ from gate.campaign.deadline import Deadline
 from gate.campaign.events import EventLog
 from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
+from gate.campaign.reuse import Reuse
 from gate.campaign.run_folder import RunFolder
 from gate.config import Settings
-from gate.corpus.corpus_file import CorpusWriter
+from gate.corpus.corpus_file import CorpusFile, CorpusWriter
 from gate.metrics.evidence import CleanEvidence, LongTailEvidence, RegressionEvidence
 from gate.policy.load import LoadedPolicy
 from gate.registry.resolve import ModelReference
@@ -48,6 +49,8 @@ class Work:
     judging: JudgingArm | None = None
     seeds: Seeds | None = None
     corpus: CorpusWriter | None = None
+    earlier_corpus: CorpusFile | None = None  # whose entries the search starts from, too
+    reuse: Reuse | None = None
     clean: CleanEvidence | None = None
     long_tail: LongTailEvidence | None = None
     long_tail_reason: str | None = None

@@ -6,6 +6,7 @@ import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
 from gate.campaign.operator_choice import OperatorChoice
+from gate.campaign.reuse import Reuse
 from gate.campaign.starting_points import starting_points
 from gate.campaign.supervisor import Worker
 from gate.corpus.corpus import Corpus
@@ -49,12 +50,15 @@ class SearchArm:
         self._labels = labels
         self._worker = worker
         self._campaign_seed = campaign_seed
+        self.reuse: Reuse | None = None  # an earlier corpus, whose entries run first
         assisted = [name for name in domain.model_bounds if MODEL_OPERATORS[name].usable(gradients=gradients, steerable=steerable)]
         names = (*domain.natural, *assisted)
         self.choice = OperatorChoice(names, [float(MODEL_OPERATORS[name].cost) if name in assisted else 1.0 for name in names])
 
     def propose(self, step: int, count: int) -> Batch:
-        """``count`` mutants of promising entries."""
+        """``count`` mutants of promising entries; or, as long as there are some, entries of an earlier corpus."""
+        if self.reuse is not None and (again := self.reuse.propose(step, count)) is not None:
+            return again
         random = generator(self._campaign_seed, "search", step)
         operators = self.choice.draw(count, random)
         severities = random.random(count)
@@ -108,6 +112,8 @@ class SearchArm:
             open_=batch.recipes.assisted[rows] == 0,
             step=batch.step,
         )
+        if batch.entries is None:
+            return  # of an earlier corpus: there is nothing to learn about what was chosen
         assert batch.operators is not None
         self.choice.learn(batch.operators, gained, found)
 

@@ -32,6 +32,7 @@ __all__ = ["command"]
 @click.option("--seed", type=int, help="Campaign seed: the same seed, budget in executions and machine give the same result.")
 @click.option("--out", help="Output folder: new, empty, or of the same campaign.")
 @click.option("--previous", help="Earlier run whose defects are replayed: a folder, runs:/<id>, auto (the baseline's), none.")
+@click.option("--corpus", help="Earlier run, or a corpus file, whose entries the search starts from: a folder, a file, or runs:/<id>.")
 @click.option("--tracking-uri", help="MLflow tracking server, database or folder; MLflow's default where absent.")
 @click.option("--publish/--no-publish", default=None, help="Record the result in MLflow; by default when the candidate comes from there.")
 @click.option("--advisory", is_flag=True, default=None, help="Report fail and inconclusive, but exit 0.")

@@ -20,6 +20,7 @@ whoever reads the file, and said; anything else that is wrong makes the file be 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import math
 import os
@@ -209,14 +210,16 @@ class CorpusWriter:
 
 @dataclass(frozen=True, eq=False)
 class CorpusFile:
-    """A corpus file that was read and checked; the mutants stay in the file until they are asked for."""
+    """A corpus file that was read and checked; the mutants stay in the file, which is kept open, until they are asked for."""
 
     path: Path
     head: CorpusHead
     entries: Entries
     steps: npt.NDArray[np.int64]  # [N]: the campaign's step that each was added in
     cut: int  # bytes of a last frame that is not whole
-    bytes: int  # of the file
+    size: int  # of the file, in bytes
+    check: str  # the last checksum: the same for the same content
+    _file: io.FileIO
     _at: npt.NDArray[np.int64]
     _sizes: npt.NDArray[np.int64]
 
@@ -234,11 +237,7 @@ class CorpusFile:
             DataError: the file can't be read, or what it holds is no mutant.
         """
         try:
-            file = _opened(self.path)
-            try:
-                return _read(file, self._at[numbers], self._sizes[numbers], self.head)
-            finally:
-                os.close(file)
+            return _read(self._file.fileno(), self._at[numbers], self._sizes[numbers], self.head)
         except (OSError, ValueError) as error:
             raise refused(str(getattr(error, "strerror", None) or error), self.path) from error
 
@@ -250,11 +249,7 @@ def read_corpus(path: Path) -> CorpusFile:
         DataError: it can't be read, is no corpus file, is damaged or was changed, or says more than can be.
     """
     try:
-        file = _opened(path)
-        try:
-            return _Reader(file, path).read()
-        finally:
-            os.close(file)
+        return _Reader(_opened(path), path).read()
     except OSError as error:
         raise refused(f"it can't be read ({error.strerror or error})", path) from error
     except (ValueError, RecursionError, zlib.error, MemoryError) as error:
@@ -269,9 +264,9 @@ def refused(why: str, path: Path) -> DataError:
 class _Reader:
     """Reads frame by frame. Raises ValueError where the file can't be what it says."""
 
-    def __init__(self, file: int, path: Path) -> None:
-        self._file, self._path = file, path
-        self._size = os.fstat(file).st_size
+    def __init__(self, file: io.FileIO, path: Path) -> None:
+        self._open, self._file, self._path = file, file.fileno(), path
+        self._size = os.fstat(self._file).st_size
         self._at = 0
         self._check = bytes(_CHECK)
         self._tables = 0  # bytes of JSON until now
@@ -309,7 +304,9 @@ class _Reader:
         )
         at = np.concatenate(places) if places else np.zeros(0, dtype=np.int64)
         sizes = np.array(columns["size"], dtype=np.int64)
-        return CorpusFile(self._path, head, entries, np.array(steps, dtype=np.int64), self._size - self._at, self._size, at, sizes)
+        numbers = np.array(steps, dtype=np.int64)
+        cut, check = self._size - self._at, self._check.hex()
+        return CorpusFile(self._path, head, entries, numbers, cut, self._size, check, self._open, at, sizes)
 
     def _bytes(self, count: int) -> bytes:
         data = os.pread(self._file, count, self._at)
@@ -365,11 +362,11 @@ class _Reader:
         return table, end
 
 
-def _opened(path: Path) -> int:
-    """A descriptor of a plain file; anything else might never end."""
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
+def _opened(path: Path) -> io.FileIO:
+    """A plain file; anything else might never end."""
+    file = io.FileIO(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
         raise ValueError("it is no plain file")
     return file
 

@@ -78,6 +78,10 @@ class InputDomain(Protocol):
     def valid(self, mutants: np.ndarray, seeds: np.ndarray, recipes: Sequence[Recipe]) -> np.ndarray:
         """bool [N]: within what a person would still label the same."""
 
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """Lowest and highest value of a file."""
+
     def noise(self, count: int, random: np.random.Generator) -> np.ndarray:
         """[count, ...]: uniform noise over the value range."""
 
