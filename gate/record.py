@@ -151,7 +151,7 @@ def evidence_of(work: Work) -> Evidence:
                 recurs_in_long_tail=work.long_tail_hits.get(defect.id),
             )
             for defect in work.confirmer.defects
-            if "search" in work.confirmer.found_by[defect.id]
+            if defect.label is not None and "search" in work.confirmer.found_by[defect.id]
         ),
         root_causes=len(root_causes(work.confirmer.defects, work.classes)),
         coverage={
