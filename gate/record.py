@@ -301,6 +301,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
             for name, count in outcome.operators.items()
             if count.executions
         },
+        invalid=outcome.invalid,
     )
 
 

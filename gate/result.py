@@ -183,6 +183,7 @@ class CampaignSummary(_Frozen):
     fingerprint: dict[str, Any] = Field(default_factory=dict)
     started_at: str = ""
     operators: dict[str, dict[str, float]] = Field(default_factory=dict)  # by operator: executions, valid, findings, new_items
+    invalid: dict[str, dict[str, int]] = Field(default_factory=dict)  # by operator: the search's invalid mutants by reason
 
 
 class ControlComparison(_Frozen):

@@ -22,6 +22,7 @@ from gate.campaign.deadline import Interrupted
 from gate.campaign.evenly_spaced import EvenlySpaced
 from gate.campaign.events import EventLog
 from gate.campaign.gain_curve import GainCurve
+from gate.campaign.invalid import add_reasons
 from gate.campaign.judging import JudgingArm
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Worker
@@ -95,6 +96,7 @@ class CampaignOutcome:
     curve: list[Point] = field(default_factory=list)
     gains: dict[str, GainCurve] = field(default_factory=dict)  # of search, random and noise
     operators: dict[str, OperatorCount] = field(default_factory=dict)
+    invalid: dict[str, dict[str, int]] = field(default_factory=dict)  # the search's invalid mutants by operator and reason
     classes: dict[int, ClassCount] = field(default_factory=dict)  # by true class of the seed input
     stalled_for: int = 0  # search executions since one covered something new
     discovery: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # by criterion; see gate.coverage.discovery.Estimate
@@ -404,6 +406,8 @@ class Campaign:
             of_class.executions += 1
             of_class.valid += int(batch.valid[row])
             of_class.new_items += float(outcome.new_items[row])
+        if batch.operators is not None and batch.faults is not None:
+            add_reasons(self.outcome.invalid, batch.operators, batch.faults, self.search.choice.names, self.domain.reasons)
         self.search.take(batch, outcome, found)
         gained = np.flatnonzero(outcome.new_items > 0)
         self.outcome.stalled_for = len(batch.x) - 1 - int(gained[-1]) if len(gained) else self.outcome.stalled_for + len(batch.x)

@@ -88,8 +88,9 @@ class SearchArm:
                 mutants[rows] = self._by_model(name, parents[rows], self._labels[seeds[rows]], step)
                 calls += MODEL_OPERATORS[name].calls * len(rows)
                 chains = chains.then(rows, self._domain.model_steps(name, draws[rows]), None)
-        valid = self._domain.valid(mutants, self.corpus.seeds[seeds], chains)
-        return Batch("search", step, mutants, seeds, chains, valid, calls, operators, entries)
+        faults = self._domain.check(mutants, self.corpus.seeds[seeds], chains)
+        valid = faults < 0
+        return Batch("search", step, mutants, seeds, chains, valid, calls, operators, entries, faults=faults)
 
     def take(self, batch: Batch, outcome: Outcome, found: np.ndarray) -> None:
         """Keeps the valid mutants which added coverage and learns from the step; ``found`` is bool [N]: new distinct findings."""

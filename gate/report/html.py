@@ -24,6 +24,7 @@ from gate.report.bar import Bar, bar
 from gate.report.coverage import evidence_flags, false_note
 from gate.report.coverage_tables import coverage_page
 from gate.report.gallery import MOST, Card, Gallery, gallery
+from gate.report.invalid_words import reasons_in_words
 from gate.report.numbers import amount, count, duration, interval, is_share, share, split
 from gate.report.pictures import Picture
 from gate.report.text import NAME, visible
@@ -358,6 +359,7 @@ def _operators(campaign: CampaignSummary | None) -> list[dict[str, Any]]:
                 "name": name.replace("_", " "),
                 "executions": count(executions),
                 "valid": share(valid / executions) if executions else "–",
+                "why_not": reasons_in_words(campaign.invalid.get(name, {})) if campaign else "",
                 "findings": count(findings),
                 "rate": None if rate is None else (rate, share(rate)),
                 "new_items": count(numbers.get("new_items", 0.0)),

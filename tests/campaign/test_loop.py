@@ -35,19 +35,24 @@ def test_invalid_mutants_count_in_the_raw_coverage_only() -> None:
 def test_what_earns_is_what_is_valid_and_noise_fills_its_own_map() -> None:
     made = Scene(executions=600, limits=STRICT)
     proposed: list[np.ndarray] = []
-    original = made.domain.valid
+    original = made.domain.check
 
-    def valid(mutants: np.ndarray, seeds: np.ndarray, recipes: Any) -> np.ndarray:
-        proposed.append(original(mutants, seeds, recipes))
-        return proposed[-1]
+    def check(mutants: np.ndarray, seeds: np.ndarray, recipes: Any) -> np.ndarray:
+        codes = original(mutants, seeds, recipes)
+        proposed.append(codes < 0)
+        return codes
 
-    made.domain.valid = valid  # type: ignore[method-assign]
+    made.domain.check = check  # type: ignore[method-assign]
     made.run()
     runs = [(asked["arm"], arrays["earns"]) for name, asked, arrays in made.worker.calls if name == "run"]
     others = [earns for arm, earns in runs if arm != "noise"]
     assert all(np.array_equal(a, b) for a, b in zip(others, proposed, strict=True))
     assert all(earns.all() for arm, earns in runs if arm == "noise")
     assert any(not earns.all() for earns in others)
+    outcome = made.campaign.outcome
+    reasons = {name: sum(reasons.values()) for name, reasons in outcome.invalid.items()}
+    assert reasons == {name: n.executions - n.valid for name, n in outcome.operators.items() if n.executions > n.valid}
+    assert {reason for reasons in outcome.invalid.values() for reason in reasons} <= set(made.domain.reasons)
 
 
 def test_each_arm_has_its_own_map_and_findings_of_the_random_arm_belong_to_nobody() -> None:

@@ -11,6 +11,7 @@ from known_model import TRAP, Scene, images, reads_stripes
 from gate.campaign.batch import Batch
 from gate.campaign.controls import noise_batch, random_batch
 from gate.domains.image.limits import Domain
+from gate.domains.model_operators import MODEL_OPERATORS
 from gate.errors import WorkerError
 
 LONG = Domain.model_validate({"chain": {"length": 4, "severity": 1.5, "contrast_kept": 0.1}})
@@ -108,7 +109,9 @@ def test_what_a_worker_makes_is_held_to_the_bound_however_it_cheats(cheat: Any, 
             if recipe[-1].operator not in bounds:
                 continue
             parent = made.domain.replay(made.seeds.x[seed], recipe[:-1])
-            assert np.abs(mutant.astype(int) - parent.astype(int)).max() <= bounds[recipe[-1].operator] * 255
+            change = (mutant.astype(float) - parent) / 255
+            size = np.abs(change).max() if MODEL_OPERATORS[recipe[-1].operator].norm == "linf" else np.sqrt(np.square(change).mean())
+            assert size <= bounds[recipe[-1].operator]
             assert valid or len(recipe) > 1 or mutant.std() < 0.3 * made.seeds.x[seed].std()
             rows += 1
     assert rows >= 3
@@ -121,18 +124,24 @@ def test_mutants_of_another_shape_are_the_workers_fault(cheat: Any) -> None:
         made.run()
 
 
-def test_without_gradients_no_mutant_needs_the_model() -> None:
+def test_without_gradients_only_the_boundary_attack_needs_the_model_and_begins_at_another_class() -> None:
     made = Scene(executions=400, gradients=False)
     made.run()
-    assert {name for name, _, _ in made.worker.calls} <= {"run", "forward"}
-    assert set(made.search.choice.names) == set(made.domain.natural)
+    assert set(made.search.choice.names) - set(made.domain.natural) == {"boundary"}
+    asked = [(parameters, sent) for name, parameters, sent in made.worker.calls if name == "mutate"]
+    assert {parameters["operator"] for parameters, _ in asked} == {"boundary"}
+    known = {seed.tobytes(): label for seed, label in zip(made.seeds.x, made.seeds.labels, strict=True)}
+    for _, sent in asked:
+        assert sent["starts"].shape == sent["x"].shape
+        for start, label in zip(sent["starts"], sent["labels"], strict=True):
+            assert known[start.tobytes()] != label
 
 
 def test_what_can_not_be_steered_is_not_offered() -> None:
     made = Scene(executions=400, steerable=False)
     made.run()
-    assert set(made.domain.model_bounds) - set(made.search.choice.names) == {"coverage_gradient"}
-    assert {asked["operator"] for name, asked, _ in made.worker.calls if name == "mutate"} == {"fgsm", "pgd"}
+    assert set(made.domain.model_bounds) - set(made.search.choice.names) == {"coverage_gradient", "boundary"}
+    assert {asked["operator"] for name, asked, _ in made.worker.calls if name == "mutate"} <= {"fgsm", "pgd", "deepfool", "deepfool_linf"}
 
 
 def test_the_search_turns_to_what_makes_pictures_dark_and_finds_the_trap() -> None:

@@ -125,7 +125,7 @@ class ImageDomain:
 
     def valid(self, mutants: np.ndarray, seeds: np.ndarray, recipes: Sequence[Any]) -> np.ndarray:
         """bool [N]: within what a person would still label the same."""
-        return self._validity(mutants, seeds, recipes).valid
+        return self.check(mutants, seeds, recipes) < 0
 
     def noise(self, count: int, random: np.random.Generator) -> np.ndarray:
         """[count, H, W, C]: uniform noise over the value range."""
