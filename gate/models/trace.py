@@ -90,8 +90,11 @@ def kind_of(module: nn.Module) -> str:
 
 
 def _kind_by_operators(module: InterpreterModule) -> str | None:
-    """For a subclass whose type the name alone does not tell: what its graph computes, where that is one such operator."""
-    if any(True for _ in module.children()):
+    """For a subclass whose type the name alone does not tell: what its graph computes, where that is one such operator.
+
+    It may have modules inside, such as the padding of a convolution, as long as all parameters are its own.
+    """
+    if any(True for child in module.children() for _ in child.parameters()):
         return None
     found = set()
     for node in module.graph.nodes:
