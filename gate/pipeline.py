@@ -363,7 +363,7 @@ def _fuzz(
         mixed=work.settings.search.amp != "off",
     )
     work.deadline.check()
-    campaign = _campaign(work, worker, domain, preflight.output_kind, initial)
+    campaign = _campaign(work, worker, domain, preflight.output_kind, initial, deterministic=preflight.deterministic)
     if work.earlier_corpus is not None:
         names = campaign.search.choice.names
         work.reuse = Reuse(work.earlier_corpus, domain, work.seeds.x, work.seeds.ids, known_ids=clean.ids, operators=names)
@@ -461,6 +461,8 @@ def _campaign(
     domain: ImageDomain,
     output_kind: OutputKind,
     initial: dict[str, float],
+    *,
+    deterministic: bool,
 ) -> Campaign:
     assert work.seeds is not None
     assert work.confirmer is not None
@@ -472,7 +474,17 @@ def _campaign(
     others[np.arange(len(seeds.labels)), seeds.labels] = -1.0
     corpus.set_margins(seeds.probabilities[np.arange(len(seeds.labels)), seeds.labels] - others.max(axis=1))
     search = SearchArm(
-        domain, corpus, seeds.labels, worker, gradients=work.gradients, steerable=work.steerable, campaign_seed=settings.seed
+        domain,
+        corpus,
+        seeds.labels,
+        worker,
+        gradients=work.gradients,
+        steerable=work.steerable,
+        campaign_seed=settings.seed,
+        settings=settings.search,
+        probabilities=seeds.probabilities,
+        deterministic=deterministic,
+        batch_size=settings.batch_size,
     )
     half = settings.data.judge_half
     work.judging = JudgingArm(domain, seeds.x, seeds.ids, policy.judging.mutants_per_seed, settings.seed, half=half)

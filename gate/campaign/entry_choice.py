@@ -58,7 +58,8 @@ class EntryChoice:
         campaign_seed: every draw depends on it and the step alone.
         steerable: whether there is a gradient towards uncovered items.
         deterministic: whether the model was found to answer the same every time; then every entry is stable without replays.
-        has_room: which of some positions int64 [n] may be mutated further, bool [n]; seed inputs always are.
+        room: how much of a chain's bound is left for further operators, for positions int64 [n] of entries: float64 [n], 0 to 1. Where
+            nothing is left an entry is not mutated further; a seed input always is.
         batch_size: the most samples in one request.
 
     Raises:
@@ -75,14 +76,14 @@ class EntryChoice:
         campaign_seed: int,
         steerable: bool,
         deterministic: bool,
-        has_room: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.bool_]],
+        room: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]],
         batch_size: int,
     ) -> None:
         self._corpus = corpus
         self._worker = worker
         self._campaign_seed = campaign_seed
         self._deterministic = deterministic
-        self._has_room = has_room
+        self._room = room
         self._unbilled = 0
         self._batch_size = batch_size
         wanted = {one.name for one in STRATEGIES} if strategy == "mixture" else {strategy}
@@ -202,7 +203,7 @@ class EntryChoice:
     def _open(self) -> npt.NDArray[np.int64]:
         """Positions of the entries that may be mutated further, ascending; all seed inputs are among them."""
         positions = np.flatnonzero(self._corpus.open)
-        roomy: npt.NDArray[np.bool_] = (positions < len(self._corpus.seeds)) | self._has_room(positions)
+        roomy: npt.NDArray[np.bool_] = (positions < len(self._corpus.seeds)) | (self._room(positions) > 0)
         found: npt.NDArray[np.int64] = positions[roomy]
         return found
 
@@ -233,6 +234,7 @@ class EntryChoice:
 
         return Pool(
             quality=self._quality()[positions],
+            room=self._room(positions),
             picks=self._corpus.picks[positions],
             margins=self._corpus.margins[positions],
             entropies=self._known(self._entropies)[positions],

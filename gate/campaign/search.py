@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
+from gate.campaign.entry_choice import EntryChoice
 from gate.campaign.operator_choice import OperatorChoice
+from gate.campaign.payoff import Objective
 from gate.campaign.reuse import Reuse
 from gate.campaign.starting_points import starting_points
 from gate.campaign.supervisor import Worker
+from gate.config import SearchSettings
 from gate.corpus.corpus import Corpus
 from gate.domains.chains import Chains
 from gate.domains.domain import InputDomain
@@ -18,7 +21,7 @@ from gate.randomness import generator, integer
 
 __all__ = ["SearchArm"]
 
-_LEAST_SEVERITY = 0.1  # an entry whose chain has less than this left starts again from its seed input
+_LEAST_SEVERITY = 0.1  # an entry whose chain has less than this left is not mutated further
 
 
 class SearchArm:
@@ -32,6 +35,10 @@ class SearchArm:
         gradients: whether the model has any.
         steerable: whether the guiding criteria can say which way a neuron has to move, as the coverage gradient needs it.
         campaign_seed: every draw depends on it and the step alone.
+        settings: how entries and operators are chosen.
+        probabilities: float [S, C], the model's answers to the seed inputs.
+        deterministic: whether the model answers the same every time.
+        batch_size: the most samples in one request.
     """
 
     def __init__(
@@ -44,6 +51,10 @@ class SearchArm:
         gradients: bool,
         steerable: bool,
         campaign_seed: int,
+        settings: SearchSettings,
+        probabilities: np.ndarray,
+        deterministic: bool,
+        batch_size: int,
     ) -> None:
         self._domain = domain
         self.corpus = corpus
@@ -53,17 +64,31 @@ class SearchArm:
         self.reuse: Reuse | None = None  # an earlier corpus, whose entries run first
         assisted = [name for name in domain.model_bounds if MODEL_OPERATORS[name].usable(gradients=gradients, steerable=steerable)]
         names = (*domain.natural, *assisted)
-        self.choice = OperatorChoice(names, [float(MODEL_OPERATORS[name].cost) if name in assisted else 1.0 for name in names])
+        costs = [float(MODEL_OPERATORS[name].cost) if name in assisted else 1.0 for name in names]
+        self.choice = OperatorChoice(names, costs, adaptive=settings.operators == "adaptive")
+        self._costs = np.array(costs)
+        self.objective: Objective = "coverage"  # defects once coverage has saturated
+        self.entries = EntryChoice(
+            corpus,
+            worker,
+            strategy=settings.strategy,
+            probabilities=probabilities,
+            campaign_seed=campaign_seed,
+            steerable=gradients and steerable,
+            deterministic=deterministic,
+            room=self._room,
+            batch_size=batch_size,
+        )
 
     def propose(self, step: int, count: int) -> Batch:
         """``count`` mutants of promising entries; or, as long as there are some, entries of an earlier corpus."""
         if self.reuse is not None and (again := self.reuse.propose(step, count)) is not None:
             return again
         random = generator(self._campaign_seed, "search", step)
-        operators = self.choice.draw(count, random)
+        operators = self.choice.draw(count, random, self.objective)
         severities = random.random(count)
         draws = random.integers(2**31, size=count)
-        entries = self._with_room(self.corpus.pick(count, random))
+        entries, strategies = self.entries.pick(step, count, random, self.objective)
         seeds = self.corpus.seeds_of(entries)
         parents = self.corpus.inputs(entries)
         mutants = parents.copy()
@@ -79,7 +104,7 @@ class SearchArm:
             steps = self._domain.steps(operators[rows], drawn, draws[rows])
             mutants[rows] = self._domain.apply(parents[rows], steps)
             chains = chains.then(rows, steps, drawn)
-        calls = 0
+        calls = self.entries.spent()
         for name in self._domain.model_bounds:
             if name not in self.choice.names:
                 continue
@@ -90,7 +115,7 @@ class SearchArm:
                 chains = chains.then(rows, self._domain.model_steps(name, draws[rows]), None)
         faults = self._domain.check(mutants, self.corpus.seeds[seeds], chains)
         valid = faults < 0
-        return Batch("search", step, mutants, seeds, chains, valid, calls, operators, entries, faults=faults)
+        return Batch("search", step, mutants, seeds, chains, valid, calls, operators, entries, strategies, faults=faults)
 
     def take(self, batch: Batch, outcome: Outcome, found: np.ndarray) -> None:
         """Keeps the valid mutants which added coverage and learns from the step; ``found`` is bool [N]: new distinct findings."""
@@ -102,6 +127,7 @@ class SearchArm:
         others = own.copy()
         others[np.arange(len(rows)), labels] = -np.inf
         margins = np.where(outcome.predicted[rows] >= 0, own[np.arange(len(rows)), labels] - others.max(axis=1), 0.0)
+        first = len(self.corpus)
         self.corpus.add_all(
             batch.x[rows],
             batch.seeds[rows],
@@ -112,17 +138,23 @@ class SearchArm:
             margins=margins,
             open_=batch.recipes.assisted[rows] == 0,
             step=batch.step,
+            stabilities=self.entries.stabilities(batch.x[rows]),
         )
+        self.entries.kept(first, own)
         if batch.entries is None:
             return  # of an earlier corpus: there is nothing to learn about what was chosen
         assert batch.operators is not None
-        self.choice.learn(batch.operators, gained, found)
+        assert batch.strategies is not None
+        worth = np.where(gained, outcome.new_items, 0.0)
+        self.choice.learn(batch.operators, worth, found, objective=self.objective)
+        self.entries.learn(batch.strategies, worth, found, float(self._costs[batch.operators].sum()))
 
-    def _with_room(self, entries: np.ndarray) -> np.ndarray:
-        """int64 [N]: the entries, or their seed inputs where a chain has no room for another operator."""
+    def _room(self, entries: np.ndarray) -> np.ndarray:
+        """float64 [N]: how much of its bound the chain of an entry leaves for another operator, 0 to 1."""
         left = self._domain.chain_severity - self.corpus.severities(entries)
-        full = (self.corpus.lengths(entries) >= self._domain.chain_length) | (left < _LEAST_SEVERITY)
-        return np.where(full, self.corpus.seeds_of(entries), entries)
+        room = (self.corpus.lengths(entries) < self._domain.chain_length) & (left >= _LEAST_SEVERITY)
+        share: np.ndarray = np.where(room, left / self._domain.chain_severity, 0.0)
+        return share
 
     def _by_model(self, operator: str, parents: np.ndarray, labels: np.ndarray, step: int) -> np.ndarray:
         bound = self._domain.model_bounds[operator]

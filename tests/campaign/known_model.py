@@ -17,7 +17,7 @@ from gate.campaign.events import EventLog
 from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.search import SearchArm
-from gate.config import BudgetSettings, CoverageSettings
+from gate.config import BudgetSettings, CoverageSettings, SearchSettings
 from gate.corpus.corpus import Corpus
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.image_set import sample_ids
@@ -80,6 +80,12 @@ class NumpyWorker:
         self.calls.append((operation, asked, given))
         if operation == "forward":
             return {}, {"raw": self.model(given["x"])}
+        if operation == "scorable":
+            return {"features": True, "dropout": False}, {}
+        if operation == "features":
+            return {"head": "stripes"}, {"features": given["x"].reshape(len(given["x"]), -1).astype(np.float32)}
+        if operation == "score":
+            return {}, {"score": np.ones(len(given["x"]))}
         if operation == "run":
             return self._run(asked["arm"], given["x"], given["earns"])
         assert operation == "mutate"
@@ -127,6 +133,8 @@ class Scene:
         gradients: bool = True,
         steerable: bool = True,
         coverage: Mapping[str, Any] | None = None,
+        search: Mapping[str, Any] | None = None,
+        deterministic: bool = True,
         mixed: bool = False,
     ) -> None:
         x, y = images(seeds)
@@ -136,7 +144,17 @@ class Scene:
         self.domain = ImageDomain(limits or Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
         self.corpus = Corpus(x)
         self.search = SearchArm(
-            self.domain, self.corpus, y, self.worker, gradients=gradients, steerable=steerable, campaign_seed=campaign_seed
+            self.domain,
+            self.corpus,
+            y,
+            self.worker,
+            gradients=gradients,
+            steerable=steerable,
+            campaign_seed=campaign_seed,
+            settings=SearchSettings.model_validate(search or {}),
+            probabilities=probabilities(reads_stripes(x), OutputKind.LOGITS),
+            deterministic=deterministic,
+            batch_size=batch_size,
         )
         self.judging = JudgingArm(self.domain, x, self.ids, mutants_per_seed, campaign_seed)
         self.seeds = Seeds(x, y, self.ids, probabilities(reads_stripes(x), OutputKind.LOGITS))

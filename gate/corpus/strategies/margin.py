@@ -20,5 +20,5 @@ class Margin:
 
     def weights(self, pool: Pool) -> Floats:
         """float64 [n]."""
-        result: Floats = by_rank(-np.abs(pool.margins)) / np.sqrt(1.0 + pool.picks)
+        result: Floats = by_rank(-np.abs(pool.margins)) / (1.0 + pool.picks)
         return result

@@ -18,6 +18,7 @@ class Pool:
     """n entries that may be mutated, the older before the newer. What is not known of one is NaN."""
 
     quality: Floats  # [n], 0 to 1; see gate.corpus.quality
+    room: Floats  # [n], 0 to 1: how much of a chain's bound is left for further operators
     picks: npt.NDArray[np.int64]  # [n]: how often each was chosen
     margins: Floats  # [n]: probability of the label minus that of the best other class, -1 to 1
     entropies: Floats  # [n]: of the model's answer, over that of an even answer, 0 to 1
@@ -30,8 +31,8 @@ class Pool:
 
     @property
     def worth(self) -> Floats:
-        """[n]: the quality, less for an entry that was chosen often already."""
-        result: Floats = self.quality / np.sqrt(1.0 + self.picks)
+        """[n]: the quality, less for an entry from which no operator leads far any more, or that was chosen often already."""
+        result: Floats = self.quality * self.room / (1.0 + self.picks)
         return result
 
 
