@@ -24,8 +24,8 @@ from gate.coverage.items import NeuronCriterion
 
 __all__ = ["Climbed", "climb"]
 
-Watched = Callable[[Tensor], tuple[ActivationBatch, Tensor, Tensor]]
-"""File values float32 [N, H, W, C] -> activations, the same with their graph float32 [N, M], and raw outputs float32 [N, K]."""
+Watched = Callable[[Tensor], tuple[ActivationBatch, Tensor]]
+"""File values float32 [N, H, W, C] -> activations and raw outputs float32 [N, K]."""
 
 _TINY = 1e-12
 _ROUNDED_UP = 0.51  # of a whole step: less would be rounded away
@@ -61,7 +61,7 @@ def climb(
 
     Args:
         watched: one pass whose activations can be differentiated.
-        forward: one pass without a graph.
+        forward: one pass whose activations can not.
         criteria: say what each neuron lacks; at least one.
         x: float32 file values.
         targets: int64 [N], ``criterion * neurons + neuron``: what each sample was chosen for.
@@ -87,15 +87,13 @@ def climb(
             break
         current.requires_grad_(True)
         with torch.enable_grad():
-            batch, flat, raw = watched(current)
-            weights = _weights(criteria, batch, targets[rows], scale, ascent.targets, luck[rows])
-            objective = (weights * flat).sum(1)
-            (slope,) = torch.autograd.grad(objective.sum(), current, materialize_grads=True)
-        current = current.detach()
+            batch, raw = watched(current)
+            lacking = _objective(criteria, batch, targets[rows], scale, ascent.targets, luck[rows])
+            (slope,) = torch.autograd.grad(-lacking.sum(), current, materialize_grads=True)
+        current, lacking = current.detach(), lacking.detach()
         work += 3 * len(rows)
-        lacking = _lacking(criteria, batch, weights, targets[rows], scale)
         if step:
-            made.append((current, rows, batch.flat, raw.detach()))
+            made.append((current, rows, batch.flat.detach(), raw))
         goes_on = (lacking > 0) & (slope.flatten(1).abs().amax(1) > 0)
         if before is not None:
             goes_on &= lacking < before * (1.0 - ascent.least_progress) + _TINY
@@ -115,7 +113,7 @@ def climb(
                     continue
             if bool(kept.any()):
                 tried = moved[kept]
-                seen, _, answered = forward(tried)
+                seen, answered = forward(tried)
                 work += len(tried)
                 made.append((tried, rows[kept], seen.flat, answered))
         current, rows, before = following, following_rows, following_lacking
@@ -125,39 +123,23 @@ def climb(
     return Climbed(mutants, from_rows, flat_acts, answers, work)
 
 
-def _weights(
+def _objective(
     criteria: Sequence[NeuronCriterion], batch: ActivationBatch, targets: Tensor, scale: Tensor, others: int, luck: Tensor
 ) -> Tensor:
-    """float32 [N, neurons]: what each output counts in a sample's objective, with the sign of where it has to go; 0 for most."""
-    gaps = _gaps(criteria, batch)
-    size = torch.where(gaps == 0, torch.inf, gaps.abs() / scale)
-    nearest, which = size.min(0)
-    chosen = torch.zeros_like(nearest)
+    """float32 [N]: what each sample's targets lack together, in usual spreads; 0 where all are reached. Can be differentiated."""
+    lacking = torch.stack([criterion.gaps(batch) for criterion in criteria]).abs() / scale  # [criteria, N, neurons]
+    open_ = torch.where(lacking == 0, torch.inf, lacking).detach()
+    nearest, which = open_.min(0)
+    weights = torch.zeros_like(nearest)
     if others:
         near = (nearest * (_LEAST_LUCK + luck)).topk(min(others, nearest.shape[1]), dim=1, largest=False).indices
-        chosen.scatter_(1, near, 1.0)
-        chosen.masked_fill_(torch.isinf(nearest), 0.0)
-    signs = gaps.gather(0, which[None])[0].sign()
-    row, neuron, own = torch.arange(len(targets), device=targets.device), targets % len(scale), targets // len(scale)
-    wanted = gaps[own, row, neuron]
-    chosen[row, neuron] = torch.where(wanted != 0, float(max(1.0, others / 2)), chosen[row, neuron])
-    signs[row, neuron] = torch.where(wanted != 0, wanted.sign(), signs[row, neuron])
-    return chosen * signs / scale
-
-
-def _lacking(criteria: Sequence[NeuronCriterion], batch: ActivationBatch, weights: Tensor, targets: Tensor, scale: Tensor) -> Tensor:
-    """float32 [N]: what the targets lack together, as ``weights`` count it; 0 where all are reached."""
-    gaps = _gaps(criteria, batch)
-    nearest = torch.where(gaps == 0, torch.inf, gaps.abs()).min(0).values
+        weights.scatter_(1, near, 1.0)
+    weights.masked_fill_(torch.isinf(nearest), 0.0)
     row, neuron = torch.arange(len(targets), device=targets.device), targets % len(scale)
-    wanted = gaps[targets // len(scale), row, neuron].abs()
-    nearest[row, neuron] = torch.where(wanted != 0, wanted, nearest[row, neuron])
-    return (weights.abs() * torch.where(torch.isinf(nearest), 0, nearest)).sum(1)
-
-
-def _gaps(criteria: Sequence[NeuronCriterion], batch: ActivationBatch) -> Tensor:
-    """float32 [criteria, N, neurons]."""
-    return batch.memo(("gaps", *map(id, criteria)), lambda: torch.stack([criterion.gaps(batch) for criterion in criteria]))
+    own = lacking[targets // len(scale), row, neuron]
+    weights[row, neuron] = 0.0  # it counts for what it was chosen for alone
+    rest = lacking.gather(0, which[None])[0]
+    return (weights * rest).sum(1) + max(1.0, others / 2) * own
 
 
 def _step(slope: Tensor, lacking: Tensor, ascent: Ascent, reach: float, step: int) -> tuple[Tensor, Tensor]:

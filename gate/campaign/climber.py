@@ -23,7 +23,8 @@ __all__ = ["Climber", "steering"]
 POOL_VALUES = 1 << 24  # activations of inputs that a climb can start from: 64 MiB
 RECENT = 8  # batches that ran and whose activations are kept until the supervisor says which of their inputs to climb from
 NEAREST = 4  # a target is climbed to from one of this many inputs which lack least
-TIRED_AFTER = 8.0  # tries without success that halve the chance of a neuron to be a target
+TIRED_AFTER = 8.0  # tries without success after which a neuron is a target only a quarter as often
+NEAR = 0.3  # usual spreads: a neuron that lacks twice that is a target only a ninth as often as one that lacks almost nothing
 
 
 class Climber:
@@ -93,7 +94,8 @@ class Climber:
         if not len(self._pool) or not bool(open_.any()):
             none = torch.zeros(0, dtype=torch.int64)
             return none, none
-        weights = open_.to(torch.float64) / (1.0 + self._tired(criteria) / TIRED_AFTER) ** 2
+        away = lacking.amin(1).flatten().to(torch.float64).cpu()  # how far the nearest input is
+        weights = torch.where(open_, ((1.0 + self._tired(criteria) / TIRED_AFTER) * (NEAR + away)) ** -2, 0.0)
         # Drawn on the CPU, so that the same seed aims alike on any device.
         random = torch.Generator().manual_seed(seed)
         targets = torch.multinomial(weights, count, replacement=True, generator=random)
@@ -198,15 +200,14 @@ class Climber:
         self._open = open_
         return self._tries
 
-    def _watched(self, x: Tensor) -> tuple[ActivationBatch, Tensor, Tensor]:
+    def _watched(self, x: Tensor) -> tuple[ActivationBatch, Tensor]:
         with self._recorder.recording(grad=True):
             output = self._forward.run(x, self._preprocess)
         acts = self._recorder.activations()
         self._recorder.forget()
-        flat = torch.cat([acts[name] for name in self._layers], dim=1)
-        return self._batch(flat.detach()), flat, self._raw(output, len(x))
+        return self._batch(torch.cat([acts[name] for name in self._layers], dim=1)), self._raw(output, len(x))
 
-    def _seen(self, x: Tensor) -> tuple[ActivationBatch, Tensor, Tensor]:
+    def _seen(self, x: Tensor) -> tuple[ActivationBatch, Tensor]:
         with torch.no_grad():
             return self._watched(x)
 

@@ -6,6 +6,7 @@ these inputs come from the corpus, and the mutants that come back are held to th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -20,43 +21,47 @@ from gate.domains.domain import InputDomain
 from gate.errors import WorkerError
 from gate.randomness import generator, integer
 
-__all__ = ["OPERATOR", "Guide", "TwoWays"]
+__all__ = ["OPERATOR", "Guide", "Ways"]
 
 OPERATOR = "coverage_gradient"
 POOL = 4_096  # mutants of the corpus that a climb can start from, beside the seed inputs; the oldest make way
-CURIOUS = 0.1  # share of the steps that go the way which pays less, so that it is noticed when that changes
+CURIOUS = 0.1  # share of the steps that go a way which pays less, so that it is noticed when that changes
+# Far targets need many steps, near ones many lengths.
+ASCENTS = (Ascent(), Ascent(num_steps=6, multiples=(1.0, 3.0), targets=0))
 FADES = 0.6  # what an earlier step of the same way counts beside the one after it
 
 
-class TwoWays:
-    """Whether the next step of the search is natural or a climb: mostly what has found more for its work of late.
+class Ways:
+    """Which way the search goes next, natural mutants (0) or one of the ascents: mostly what has found more for its work of late.
 
     Costs are counted in forward-equivalents, not seconds, so that the choice repeats on every machine. Coverage can be found once only, so
-    what either way pays falls, and old steps count less and less.
+    what a way pays falls, and old steps count less and less.
+
+    Args:
+        ways: how many.
     """
 
-    def __init__(self) -> None:
-        self._found = np.zeros(2)
-        self._work = np.zeros(2)
+    def __init__(self, ways: int) -> None:
+        self._found = np.zeros(ways)
+        self._work = np.zeros(ways)
 
     def pays(self) -> npt.NDArray[np.float64]:
-        """float64 [2]: what a natural step and what a climb have found per forward-equivalent; infinite before the first try."""
+        """float64 [ways]: what each has found per forward-equivalent; infinite before its first step."""
         with np.errstate(invalid="ignore", divide="ignore"):
             paid: npt.NDArray[np.float64] = np.where(self._work > 0, self._found / self._work, np.inf)
         return paid
 
-    def climbs(self, random: np.random.Generator) -> bool:
-        """Whether to climb. Where both have paid nothing they take turns by chance."""
-        natural, climb = self.pays()
-        if natural == climb == np.inf:
-            return False  # cheap mutants first: they find much, and show where to climb from
-        if natural == climb:
-            return bool(random.random() < 0.5)
-        return bool((climb > natural) != (random.random() < CURIOUS))
+    def next(self, random: np.random.Generator) -> int:
+        """The way to go. Those untried come first, natural mutants before all: they are cheap, and show where to climb from."""
+        pays, curious = self.pays(), random.random() < CURIOUS
+        if np.isinf(pays).any():
+            return int(np.argmax(pays))
+        best = np.flatnonzero(pays == pays.max())
+        others = np.flatnonzero(pays < pays.max())
+        return int(random.choice(others if curious and len(others) else best))
 
-    def learn(self, climbed: bool, found: float, work: float) -> None:
+    def learn(self, way: int, found: float, work: float) -> None:
         """Takes in a step."""
-        way = int(climbed)
         self._found[way] = self._found[way] * FADES + found
         self._work[way] = self._work[way] * FADES + work
 
@@ -70,7 +75,7 @@ class Guide:
         worker: climbs.
         campaign_seed: every draw depends on it and the step alone.
         position: of the coverage gradient among the search's operators.
-        ascent: how to climb.
+        ascents: ways to climb.
     """
 
     def __init__(
@@ -81,26 +86,29 @@ class Guide:
         *,
         campaign_seed: int,
         position: int,
-        ascent: Ascent | None = None,
+        ascents: Sequence[Ascent] = ASCENTS,
     ) -> None:
         self._domain = domain
         self._corpus = corpus
         self._worker = worker
         self._campaign_seed = campaign_seed
         self._position = position
-        self._ascent = Ascent() if ascent is None else ascent
+        self._ascents = tuple(ascents)
         self._seeds = len(corpus.seeds)
-        self._ways = TwoWays()
+        self._ways = Ways(1 + len(self._ascents))
         self._entries: list[int] = []  # of the pool beside the seed inputs, by place
         self._fresh: list[tuple[int, int, int]] = []  # what the worker does not know yet: run, row, place
         self._joined = 0
         self._runs = 0  # batches of the search that have run
         self._climbs = 0
+        self._way_of: dict[int, int] = {}  # by token of the climbs that have not been taken yet
 
     def propose(self, step: int, count: int) -> Batch | None:
         """Mutants of a climb, at most ``count``; None where a natural step is due, or there is nothing to climb to."""
-        starts = count // self._ascent.executions()
-        if not starts or not self._ways.climbs(generator(self._campaign_seed, "climb or not", step)):
+        way = self._ways.next(generator(self._campaign_seed, "way", step))
+        ascent = self._ascents[way - 1]
+        starts = count // ascent.executions()
+        if not way or not starts:
             return None
         fresh = np.array(self._fresh, dtype=np.int64).reshape(-1, 3)
         self._fresh = []
@@ -114,12 +122,13 @@ class Guide:
             "token": self._climbs,
             "bound": bound,
             "seed": integer(self._campaign_seed, "climb", step),
-            "ascent": asdict(self._ascent),
+            "ascent": asdict(ascent),
         }
         said, made = self._worker.call("climb", parameters, {"x": parents, "targets": aim["targets"]})
         if not len(made["rows"]):
-            self._ways.learn(True, 0.0, float(said["work"]))
+            self._ways.learn(way, 0.0, float(said["work"]))
             return None
+        self._way_of[self._climbs] = way
         return self._batch(step, entries, parents, made["x"], made["rows"], said["work"])
 
     def take(self, batch: Batch, worth: np.ndarray, first: int, kept: np.ndarray) -> None:
@@ -131,7 +140,8 @@ class Guide:
             first: entry of the corpus that the first of the kept rows became.
             kept: int64 [n], rows that joined the corpus, in this order.
         """
-        self._ways.learn(batch.kept is not None, float(worth.sum()), float(len(batch.x) + batch.model_calls))
+        way = 0 if batch.kept is None else self._way_of.pop(batch.kept)
+        self._ways.learn(way, float(worth.sum()), float(len(batch.x) + batch.model_calls))
         if batch.kept is None:
             for offset, row in enumerate(kept.tolist()):
                 if not self._corpus.open[first + offset]:

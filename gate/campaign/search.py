@@ -6,6 +6,7 @@ import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
 from gate.campaign.entry_choice import EntryChoice
+from gate.campaign.guide import OPERATOR, Guide
 from gate.campaign.operator_choice import OperatorChoice
 from gate.campaign.payoff import Objective
 from gate.campaign.reuse import Reuse
@@ -63,10 +64,15 @@ class SearchArm:
         self._campaign_seed = campaign_seed
         self.reuse: Reuse | None = None  # an earlier corpus, whose entries run first
         assisted = [name for name in domain.model_bounds if MODEL_OPERATORS[name].usable(gradients=gradients, steerable=steerable)]
+        # The coverage gradient has batches of its own: each of its steps is an execution.
+        climbs = OPERATOR in assisted
+        assisted = [name for name in assisted if name != OPERATOR]
         names = (*domain.natural, *assisted)
         costs = [float(MODEL_OPERATORS[name].cost) if name in assisted else 1.0 for name in names]
         self.choice = OperatorChoice(names, costs, adaptive=settings.operators == "adaptive")
         self._costs = np.array(costs)
+        self.operators = (*names, *((OPERATOR,) if climbs else ()))  # what the batches' operators count into
+        self._guide = Guide(domain, corpus, worker, campaign_seed=campaign_seed, position=len(names)) if climbs else None
         self.objective: Objective = "coverage"  # defects once coverage has saturated
         self.entries = EntryChoice(
             corpus,
@@ -84,8 +90,13 @@ class SearchArm:
         """``count`` mutants of promising entries; or, as long as there are some, entries of an earlier corpus."""
         if self.reuse is not None and (again := self.reuse.propose(step, count)) is not None:
             return again
+        climbed = self._guide.propose(step, count) if self._guide is not None and self.objective == "coverage" else None
+        if climbed is not None:
+            return climbed
         random = generator(self._campaign_seed, "search", step)
-        operators = self.choice.draw(count, random, self.objective)
+        # The weights share out work, not mutants: else the floor of what costs a hundred passes would take most of the search.
+        shares = self.choice.weights(self.objective) / self._costs
+        operators = random.choice(len(shares), size=count, p=shares / shares.sum())
         severities = random.random(count)
         draws = random.integers(2**31, size=count)
         entries, strategies = self.entries.pick(step, count, random, self.objective)
@@ -115,7 +126,7 @@ class SearchArm:
                 chains = chains.then(rows, self._domain.model_steps(name, draws[rows]), None)
         faults = self._domain.check(mutants, self.corpus.seeds[seeds], chains)
         valid = faults < 0
-        return Batch("search", step, mutants, seeds, chains, valid, calls, operators, entries, strategies, faults=faults)
+        return Batch("search", step, mutants, seeds, chains, valid, calls, operators, entries, strategies, faults)
 
     def take(self, batch: Batch, outcome: Outcome, found: np.ndarray) -> None:
         """Keeps the valid mutants which added coverage and learns from the step; ``found`` is bool [N]: new distinct findings."""
@@ -141,11 +152,15 @@ class SearchArm:
             stabilities=self.entries.stabilities(batch.x[rows]),
         )
         self.entries.kept(first, own)
+        worth = np.where(gained, outcome.new_items, 0.0)
+        if self._guide is not None:
+            self._guide.take(batch, worth, first, rows)
+        if batch.kept is not None:
+            return  # neither choice has had a part in it
         if batch.entries is None:
             return  # of an earlier corpus: there is nothing to learn about what was chosen
         assert batch.operators is not None
         assert batch.strategies is not None
-        worth = np.where(gained, outcome.new_items, 0.0)
         self.choice.learn(batch.operators, worth, found, objective=self.objective)
         self.entries.learn(batch.strategies, worth, found, float(self._costs[batch.operators].sum()))
 
