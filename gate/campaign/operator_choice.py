@@ -17,7 +17,7 @@ WEIGHT_POINTS = 60  # of the weights over time that are kept
 
 @dataclass(frozen=True)
 class WeightPoint:
-    """The operators' weights after so many executions of the search."""
+    """The operators' weights after so many mutants that operators were chosen for."""
 
     executions: int
     weights: np.ndarray  # float64 [K]
@@ -26,17 +26,20 @@ class WeightPoint:
 class OperatorChoice:
     """Learns which operators pay. Costs are counted in model calls, not seconds, so that the choice repeats on every machine.
 
-    See ``gate.campaign.bandit`` for how weights follow from rewards. ``history`` holds the weights over time, evenly spaced.
+    See ``gate.campaign.bandit`` for how weights follow from rewards. A weight is a share of the work and not of the mutants: else the floor
+    of an operator whose mutants cost a hundred forward passes would take most of the search. ``history`` holds the weights over time,
+    evenly spaced.
 
     Args:
         names: the operators.
         costs: model calls of one mutant, execution included, per operator.
-        adaptive: whether weights follow from what was learnt; else all operators are alike.
+        adaptive: whether weights follow from what was learnt; else all operators are given as much work.
     """
 
     def __init__(self, names: Sequence[str], costs: Sequence[float], *, adaptive: bool = True) -> None:
         self.names = tuple(names)
         self.adaptive = adaptive
+        self._costs = np.asarray(costs, dtype=np.float64)
         self._payoff = Payoff(names, costs)
         self._executions = 0
         self._points: EvenlySpaced[WeightPoint] = EvenlySpaced(WEIGHT_POINTS)
@@ -48,14 +51,15 @@ class OperatorChoice:
         return self._points.points
 
     def weights(self, objective: Objective = "coverage") -> np.ndarray:
-        """float64 [K]: the chance of each operator in the next draw; sums to one."""
+        """float64 [K]: the share of the next mutants' work that each operator is given; sums to one."""
         if not self.adaptive:
             return np.full(len(self.names), 1.0 / len(self.names))
         return self._payoff.weights(objective)
 
     def draw(self, count: int, random: np.random.Generator, objective: Objective = "coverage") -> np.ndarray:
         """int64 [count]: positions in ``names``."""
-        return random.choice(len(self.names), size=count, p=self.weights(objective))
+        shares = self.weights(objective) / self._costs
+        return random.choice(len(self.names), size=count, p=shares / shares.sum())
 
     def learn(
         self,

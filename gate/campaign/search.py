@@ -94,9 +94,7 @@ class SearchArm:
         if climbed is not None:
             return climbed
         random = generator(self._campaign_seed, "search", step)
-        # The weights share out work, not mutants: else the floor of what costs a hundred passes would take most of the search.
-        shares = self.choice.weights(self.objective) / self._costs
-        operators = random.choice(len(shares), size=count, p=shares / shares.sum())
+        operators = self.choice.draw(count, random, self.objective)
         severities = random.random(count)
         draws = random.integers(2**31, size=count)
         entries, strategies = self.entries.pick(step, count, random, self.objective)

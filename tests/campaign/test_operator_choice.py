@@ -75,6 +75,12 @@ def test_an_operator_is_worth_what_it_finds_for_its_cost() -> None:
     assert choice.weights()[1] == CAP
 
 
+def test_weights_share_out_work_and_not_mutants() -> None:
+    choice = OperatorChoice(["cheap", "dear"], [1.0, 9.0], adaptive=False)
+    drawn = choice.draw(10_000, np.random.default_rng(0))
+    assert (drawn == 1).mean() == pytest.approx(0.1, abs=0.01)
+
+
 def test_work_that_was_done_counts_and_not_the_work_that_was_declared() -> None:
     choice = OperatorChoice(["a", "b"], [1.0, 1.0])
     for _ in range(300):
