@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +32,16 @@ from gate.strict_yaml import nearest
 from gate.triage.confirm import replay
 from gate.trust.digest import digest
 
-__all__ = ["Reading", "Replayed", "evaluate_again", "replay_defect", "write_elsewhere"]
+__all__ = [
+    "LoadedModel",
+    "Reading",
+    "Replayed",
+    "evaluate_again",
+    "model_of",
+    "reading_of",
+    "replay_defect",
+    "write_elsewhere",
+]
 
 
 class Reading(BaseModel):
@@ -136,7 +147,65 @@ def replay_defect(
             hint=f"Did you mean {close}?" if close else "See result.json or the report for the ids.",
         )
     defect = matching[0]
-    reading = _reading(run)
+    reading = reading_of(run)
+    with model_of(run, result, reading, model=model, device=device, tracking_uri=tracking_uri) as loaded:
+        worker = loaded.worker
+
+        def answers(name: str, count: int) -> list[tuple[int, float]]:
+            sample = picture.load(file_of(defect, name, run))
+            seen = replay(worker, sample, -1 if defect.label is None else defect.label, reading.output_kind, count)
+            return [(int(one.predicted[0]), float(np.nan_to_num(one.probabilities[0]).max())) for one in seen]
+
+        original, mutants = answers("original_data", 1), answers("mutant_data", times)
+    lives = any(predicted < 0 if defect.label is None else predicted != defect.label for predicted, _ in mutants)
+
+    def named(label: int | None) -> str:
+        return visible(result.class_name(label), NAME, isolate=False)
+
+    def said(answer: tuple[int, float]) -> str:
+        return "no finite output" if answer[0] < 0 else f"{named(answer[0])} ({answer[1]:.1%})"
+
+    operators = " then ".join(str(step["operator"]) for step in defect.recipe)
+    steady = len({predicted for predicted, _ in mutants}) == 1
+    lines = (
+        f"defect     {defect.id}: {named(defect.label)}, after {operators}",
+        f"model      {loaded.uri}",
+        *((f"registry   {loaded.remark}",) if loaded.remark else ()),
+        f"original   read as {said(original[0])}",
+        f"mutant     read as {said(mutants[0])}" + ("" if steady else f"; not the same in {times} runs"),
+        f"files      {'  '.join(str(run / defect.files[name]) for name in ('original', 'mutant', 'diff') if name in defect.files)}",
+        "the defect lives" if lives else "the defect is gone",
+    )
+    return Replayed(lives, lines)
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A run's model, or another one read the same way, in a worker."""
+
+    worker: Worker
+    uri: str  # resolved
+    remark: str  # where the registry's address comes from, where that is worth saying
+
+
+@contextmanager
+def model_of(
+    run: Path, result: Result, reading: Reading, *, model: str | None = None, device: str = "auto", tracking_uri: str | None = None
+) -> Iterator[LoadedModel]:
+    """Starts a worker with a run's model, and ends it.
+
+    Args:
+        run: folder of the run.
+        result: its record.
+        reading: how it read its files and its model.
+        model: another model than the run's candidate.
+        device: auto, cpu, cuda or cuda:N.
+        tracking_uri: MLflow's; the run's own where None.
+
+    Raises:
+        ModelError: the candidate is no longer the one that was tested.
+        GateError: whatever fetching and loading a model can raise.
+    """
     uri = model or result.candidate.resolved_uri
     address, remark = _address(reading, tracking_uri, uri, run)
     reference = resolve(uri, tracking_uri=address)
@@ -147,7 +216,7 @@ def replay_defect(
             raise ModelError(
                 f"The model there is no longer the one that was tested: its digest is {found}, the run's {result.candidate.digest}.",
                 where=reference.resolved_uri,
-                hint="Bring the tested files back; or give --model, to see what another model makes of the defect.",
+                hint="Bring the tested files back, or run the gate on the new ones; `gate replay` also takes another --model.",
             )
         description = describe(folder)
         with Worker(Path(private) / "worker") as worker:
@@ -163,33 +232,7 @@ def replay_defect(
                 "seed": 0 if result.campaign is None else result.campaign.seed,
             }
             worker.call("load", parameters)
-
-            def answers(name: str, count: int) -> list[tuple[int, float]]:
-                sample = picture.load(file_of(defect, name, run))
-                seen = replay(worker, sample, -1 if defect.label is None else defect.label, reading.output_kind, count)
-                return [(int(one.predicted[0]), float(np.nan_to_num(one.probabilities[0]).max())) for one in seen]
-
-            original, mutants = answers("original_data", 1), answers("mutant_data", times)
-    lives = any(predicted < 0 if defect.label is None else predicted != defect.label for predicted, _ in mutants)
-
-    def named(label: int | None) -> str:
-        return visible(result.class_name(label), NAME, isolate=False)
-
-    def said(answer: tuple[int, float]) -> str:
-        return "no finite output" if answer[0] < 0 else f"{named(answer[0])} ({answer[1]:.1%})"
-
-    operators = " then ".join(str(step["operator"]) for step in defect.recipe)
-    steady = len({predicted for predicted, _ in mutants}) == 1
-    lines = (
-        f"defect     {defect.id}: {named(defect.label)}, after {operators}",
-        f"model      {reference.resolved_uri}",
-        *((f"registry   {remark}",) if remark else ()),
-        f"original   read as {said(original[0])}",
-        f"mutant     read as {said(mutants[0])}" + ("" if steady else f"; not the same in {times} runs"),
-        f"files      {'  '.join(str(run / defect.files[name]) for name in ('original', 'mutant', 'diff') if name in defect.files)}",
-        "the defect lives" if lives else "the defect is gone",
-    )
-    return Replayed(lives, lines)
+            yield LoadedModel(worker, reference.resolved_uri, remark)
 
 
 def _address(reading: Reading, given: str | None, uri: str, run: Path) -> tuple[str | None, str]:
@@ -208,7 +251,12 @@ def _address(reading: Reading, given: str | None, uri: str, run: Path) -> tuple[
     )
 
 
-def _reading(run: Path) -> Reading:
+def reading_of(run: Path) -> Reading:
+    """How a run read its files and its model.
+
+    Raises:
+        OutputError: the folder does not say.
+    """
     path = run / "campaign" / "reading.json"
     try:
         return Reading.model_validate_json(path.read_bytes())

@@ -35,7 +35,7 @@ from gate.corpus.corpus import Corpus
 from gate.corpus.corpus_file import CORPUS, CorpusHead, CorpusWriter, read_corpus
 from gate.corpus.export import half_of
 from gate.corpus.locate import corpus_of
-from gate.coverage.map_file import MapContents, write_map
+from gate.coverage.map_file import SEEDS_MAP, MapContents, write_map
 from gate.domains.image import picture
 from gate.domains.image.dataset import ImageSet, load_images
 from gate.domains.image.domain import ImageDomain
@@ -441,6 +441,11 @@ def _watch(work: Work, worker: Worker, profile: ImageSet | None, output_kind: Ou
         worker.call("cover_seeds", {}, {"x": work.seeds.x[start : start + settings.batch_size]})
     _note_forward(work, worker.call("describe")[0])
     initial, _ = worker.call("open_arms", {"arms": ["search", "random", "noise"]})
+    fields, arrays = worker.call("coverage_state")  # before anything has run: of the seed inputs alone
+    assert work.candidate is not None
+    assert work.candidate.digest is not None
+    contents = MapContents(work.candidate.digest, _profile_digest(work), fields["criteria"], arrays)
+    write_map(work.folder.campaign / SEEDS_MAP, contents)
     work.layers = tuple(LayerSummary.model_validate(layer) for layer in initial["layers"])
     work.coverage = worker.call("coverage")[0]["criteria"]
     return {name: float(value) for name, value in initial["coverage"].items()}

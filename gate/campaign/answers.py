@@ -57,6 +57,8 @@ class Answers:
             "count": self._run_kept,
             "coverage": self._coverage,
             "coverage_state": self._coverage_state,
+            "restore": self._nothing,
+            "items": self._items,
             "run_kept": self._run_kept,
             "mutate": self._mutate,
             "aim": self._aim,
@@ -378,6 +380,14 @@ class Answers:
         for name, described in fields["criteria"].items():
             _need(described["criterion"] == name, f"{name} is called another criterion")
             _need(list(described["layers"].items()) == list(self._layers.items()), f"{name} has other layers than those watched")
+
+    def _items(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ())
+        _names(arrays, [name for name in self._criteria if kind_of(name) != "statistic"])
+        for name, hits in arrays.items():
+            _need(hits.dtype == np.int64 and hits.ndim == 2 and hits.shape[0] == 2, f"the items of {name} are {hits.dtype} {list(hits.shape)}")
+            _need(bool(((hits[0] >= 0) & (hits[0] < len(sent["x"]))).all()), f"items of {name} covered by samples that were not sent")
+            _need(bool((hits[1] >= 0).all()), f"items of {name} without a number")
 
     def _mutate(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _keys(fields, ())

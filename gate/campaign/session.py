@@ -29,11 +29,13 @@ from gate.campaign.staging import Staging
 from gate.campaign.wire import Arrays
 from gate.config import CoverageSettings, InputSettings
 from gate.coverage import criteria_from
+from gate.coverage.hits import hits_of_each
 from gate.coverage.layers import choose_layers, list_layers
+from gate.coverage.map_file import MapContents
 from gate.coverage.output import OutputCoverage
 from gate.coverage.profile import Profile
 from gate.coverage.recorder import Recorder
-from gate.coverage.store import packed
+from gate.coverage.store import packed, restored
 from gate.coverage.suite import Suite
 from gate.coverage.survey import Survey
 from gate.coverage.unreached import unreached
@@ -320,6 +322,18 @@ class Session:
         """The search arm's maps, as a file holds them."""
         described, arrays = packed(self._arms["search"].criteria)
         return {"criteria": described}, arrays
+
+    def do_restore(self, arrays: Arrays, *, criteria: Mapping[str, Any]) -> Answer:
+        """Takes the criteria out of a map instead of those that ``watch`` made."""
+        assert self._base is not None
+        self._base = Suite(restored(MapContents("", "", criteria, arrays), "coverage map"), self._base.guide)
+        return {}, {}
+
+    def do_items(self, arrays: Arrays) -> Answer:
+        """What each sample covers beyond the map: by criterion sample and item (of a pattern: its code), int64 [2, H]. Counts nothing."""
+        assert self._base is not None
+        acts, raw = self._recorded(self._on_device(arrays["x"]))
+        return {}, {name: _numpy(torch.stack(hits)) for name, hits in hits_of_each(self._base, acts, self._logits(raw)).items()}
 
     # Mutants that need the model.
 

@@ -90,6 +90,20 @@ class Entries:
     def __len__(self) -> int:
         return len(self.seed_ids)
 
+    def rows(self, rows: npt.NDArray[np.int64]) -> Entries:
+        """Some of the entries, in this order; what they replace is left as it is."""
+        return Entries(
+            tuple(self.seed_ids[row] for row in rows.tolist()),
+            tuple(self.recipes[row] for row in rows.tolist()),
+            self.new_items[rows],
+            self.margins[rows],
+            self.open[rows],
+            self.distances[rows],
+            self.stabilities[rows],
+            self.signatures[rows],
+            self.replaces[rows],
+        )
+
 
 class CorpusWriter:
     """Appends to a corpus file and reads from it what it has written. One process and one thread at a time.

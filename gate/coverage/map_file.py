@@ -44,10 +44,11 @@ import numpy as np
 from gate.coverage.roaring import LARGEST_SIZE, longest, unpack
 from gate.errors import CoverageMapError
 
-__all__ = ["Arrays", "MapContents", "check_parts", "read_map", "refused", "write_map"]
+__all__ = ["SEEDS_MAP", "Arrays", "MapContents", "check_parts", "read_map", "refused", "write_map"]
 
 Arrays = dict[str, np.ndarray]
 
+SEEDS_MAP = "seeds.map"  # in a run's folder campaign/: the seed inputs' coverage, from which every arm starts
 FORMAT = "gate.coverage/1"
 LARGEST = 4 << 30  # bytes that all parts together may come to in memory
 _LONGEST_HEAD = 16 << 20  # bytes

@@ -27,7 +27,7 @@ from gate.coverage.patterns import Codes
 from gate.coverage.roaring import pack, unpack
 from gate.errors import GateError
 
-__all__ = ["load", "merge", "packed", "save"]
+__all__ = ["load", "merge", "packed", "restored", "save"]
 
 _PLAIN = ("criterion", "options", "layers", "begun")
 
@@ -104,6 +104,15 @@ def merge(paths: Iterable[str | Path], *, model: str | None, profile: str | None
     if joined is None:
         raise ValueError("no maps given")
     return joined
+
+
+def restored(contents: MapContents, source: str) -> dict[str, Criterion]:
+    """The criteria by name, on the CPU, of contents that were read or sent; ``source`` says in errors where they come from.
+
+    Raises:
+        CoverageMapError: what they say can't be true.
+    """
+    return _unpacked(Path(source), contents)
 
 
 def packed(criteria: Mapping[str, Criterion]) -> tuple[dict[str, Any], Arrays]:
