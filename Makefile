@@ -9,9 +9,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 RUNS := $(VENV)/.ready-to-run
 TESTS := $(VENV)/.ready-to-test
+IMAGENET := $(VENV)/.ready-for-imagenet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format docs bench-coverage gpu-check chromium
+.PHONY: help demo demo-imagenet test test-slow lint format docs bench-coverage gpu-check chromium
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -19,6 +20,9 @@ help:  ## list the targets
 
 demo: $(RUNS)  ## watch the gate block a bad model and release its fix
 	$(BIN)/gate demo
+
+demo-imagenet: $(IMAGENET)  ## two minutes of the gate on a real ImageNet network
+	$(BIN)/gate demo imagenet
 
 test: chromium lint  ## everything that must hold before a merge
 	site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && $(BIN)/mkdocs build --strict --quiet --site-dir "$$site"
@@ -59,6 +63,11 @@ $(RUNS): pyproject.toml | $(BIN)/python
 	@echo 'Installing the gate into $(VENV); PyTorch is large, so this takes some minutes the first time.'
 	$(PIP) install --quiet --editable .
 	@touch $@
+
+$(IMAGENET): pyproject.toml | $(BIN)/python
+	@echo 'Installing the gate and a network with its weights into $(VENV); PyTorch is large, so this takes some minutes the first time.'
+	$(PIP) install --quiet --editable '.[imagenet]'
+	@touch $(RUNS) $@
 
 $(TESTS): pyproject.toml | $(BIN)/python
 	@echo 'Installing the gate and what its tests need into $(VENV); PyTorch is large, so this takes some minutes the first time.'

@@ -74,6 +74,15 @@ def test_demo_sets_up_once_and_again_when_the_requirements_change(clone: Clone) 
     assert len(clone.installations()) == 1
 
 
+def test_the_imagenet_demo_installs_its_extra_once(clone: Clone) -> None:
+    assert clone.run("make", "demo-imagenet").returncode == 0
+    (installation,) = clone.installations()
+    assert ".[imagenet]" in installation
+    assert clone.calls()[-1] == "gate demo imagenet"
+    assert clone.run("make", "demo-imagenet").returncode == 0
+    assert clone.calls() == ["gate demo imagenet"]
+
+
 def test_test_checks_style_types_imports_and_docs_then_runs_pytest_last(clone: Clone) -> None:
     assert clone.run("make", "test").returncode == 0
     assert any("[test,docs]" in call for call in clone.installations())

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gate.demo import digits, story
+from gate.demo import digits, place, story, telling
 from gate.errors import OutputError
 from gate.pipeline import Outcome
 from gate.result import ModelInfo, Result, Verdict
@@ -79,14 +79,14 @@ def test_it_ends_with_reports_and_what_to_try_next(told: tuple[Path, str]) -> No
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(OutputError, match="not empty"):
-        story._prepare(tmp_path)
+        place.prepare(tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
 @pytest.mark.parametrize(("found", "wanted"), [(Verdict.PASS, Verdict.FAIL), (Verdict.INCONCLUSIVE, Verdict.PASS)])
 def test_a_verdict_that_comes_out_otherwise_is_said_and_fails(tmp_path: Path, found: Verdict, wanted: Verdict) -> None:
     result = Result(verdict=found, exit_code=0, reasons=("r",), candidate=ModelInfo(uri="m", resolved_uri="m"))
-    with pytest.raises(story.UnexpectedVerdict, match=f"expected to {wanted}.*says {found}") as caught:
+    with pytest.raises(telling.UnexpectedVerdict, match=f"expected to {wanted}.*says {found}") as caught:
         story._expect(Outcome(result, tmp_path), wanted, 2)
     assert caught.value.exit_code == 3
 
