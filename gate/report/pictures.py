@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image, UnidentifiedImageError
 
-__all__ = ["Picture", "PictureReader"]
+__all__ = ["Picture", "PictureReader", "embedded"]
 
 _LONGEST_SIDE = 224  # pixels; larger pictures are scaled down
 _LOSSLESS_SIDE = 96  # up to this side PNG keeps every pixel; above, JPEG is many times smaller
@@ -63,17 +63,22 @@ class PictureReader:
                 image = _plain(opened)
         except (OSError, ValueError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError):
             return None
-        side = max(image.size)
-        if side > _LONGEST_SIDE:
-            image.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE), Image.Resampling.LANCZOS)
-        kind = "png" if max(image.size) <= _LOSSLESS_SIDE else "jpeg"
-        buffer = io.BytesIO()
-        if kind == "png":
-            image.save(buffer, "PNG", optimize=True)
-        else:
-            image.save(buffer, "JPEG", quality=82)
-        encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
-        return Picture(f"data:image/{kind};base64,{encoded}", image.width, image.height, side <= _TINY_SIDE)
+        return embedded(image)
+
+
+def embedded(image: Image.Image, *, longest: int = _LONGEST_SIDE) -> Picture:
+    """Grey or RGB pixels to embed, scaled down (in place) to at most ``longest`` pixels a side."""
+    side = max(image.size)
+    if side > longest:
+        image.thumbnail((longest, longest), Image.Resampling.LANCZOS)
+    kind = "png" if max(image.size) <= _LOSSLESS_SIDE else "jpeg"
+    buffer = io.BytesIO()
+    if kind == "png":
+        image.save(buffer, "PNG", optimize=True)
+    else:
+        image.save(buffer, "JPEG", quality=82)
+    encoded = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return Picture(f"data:image/{kind};base64,{encoded}", image.width, image.height, side <= _TINY_SIDE)
 
 
 def _plain(image: Image.Image) -> Image.Image:

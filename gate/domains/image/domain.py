@@ -39,6 +39,11 @@ class ImageDomain:
         self._validity = ValidityCheck(limits, value_range)
 
     @property
+    def value_range(self) -> tuple[float, float]:
+        """Lowest and highest value of a file."""
+        return self._range
+
+    @property
     def natural(self) -> tuple[str, ...]:
         """Names of the natural operators that are switched on."""
         return self._operators.names

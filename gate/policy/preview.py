@@ -1,0 +1,157 @@
+"""What a policy's ``domain`` allows, on a few seed inputs: the pictures for ``gate policy preview``. Needs no model."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gate.domains.chains import Chains
+from gate.domains.image.domain import ImageDomain
+from gate.domains.image.image_set import ImageSet
+from gate.domains.image.limits import Domain
+from gate.domains.image.operators import OPERATORS
+from gate.domains.model_operators import MODEL_OPERATORS
+from gate.errors import UsageError
+from gate.randomness import generator, integer
+from gate.strict_yaml import nearest
+
+__all__ = ["SEVERITIES", "Row", "Sheet", "Shown", "preview"]
+
+SEVERITIES = (0.25, 0.5, 0.75, 1.0)
+
+_OF_A_MODEL = {
+    "linf": "Moves every value by at most the limit's share of the value range. Shown: a random change of that size.",
+    "l2": "Changes values by the limit's share of the value range, root mean square. Shown: a random change of that size.",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """One mutant."""
+
+    severity: float  # share of the limit
+    mutant: npt.NDArray[Any]  # [H, W, C] in the file dtype
+    reason: str | None  # why it would be invalid
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator on every sample."""
+
+    operator: str
+    family: str
+    limit: Any  # as the policy has it
+    words: str  # what the limit means
+    samples: tuple[tuple[Shown, ...], ...]  # for each sample one mutant at each of SEVERITIES
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """Everything the contact sheet shows."""
+
+    originals: tuple[npt.NDArray[Any], ...]  # [H, W, C] each
+    names: tuple[str, ...]  # class and identity of each
+    value_range: tuple[float, float]
+    rows: tuple[Row, ...]  # grouped by family, in the policy's order
+    off: tuple[str, ...]  # keys of the operators that the policy switches off
+
+
+def preview(limits: Domain, seeds: ImageSet, *, operators: Sequence[str] = (), samples: int = 2, seed: int = 0) -> Sheet:
+    """Mutates a few seed inputs, of different classes as far as there are some, by each operator at four severities.
+
+    Args:
+        limits: the policy's domain.
+        seeds: where the samples are taken from.
+        operators: which ones; all that are switched on where empty.
+        samples: how many seed inputs.
+        seed: decides which, and the direction, place and grain of every change; all four severities of one sample share these.
+
+    Raises:
+        UsageError: an operator is unknown or switched off.
+    """
+    domain = ImageDomain(limits, (seeds.x.shape[1], seeds.x.shape[2], seeds.x.shape[3]), seeds.x.dtype, seeds.value_range)
+    switched_on = (*domain.natural, *domain.model_bounds)
+    _check_names(operators, switched_on)
+    chosen = _samples(seeds, samples, seed)
+    families = list(type(limits).model_fields)
+    wanted = [name for name in switched_on if not operators or name in operators]
+    rows = tuple(_row(domain, limits, name, seeds.x[chosen], seed) for name in wanted)
+    return Sheet(
+        originals=tuple(seeds.x[chosen]),
+        names=tuple(f"{seeds.classes[label]}" if 0 <= label < len(seeds.classes) else str(label) for label in seeds.y[chosen].tolist()),
+        value_range=seeds.value_range,
+        rows=tuple(sorted(rows, key=lambda row: families.index(row.family))),
+        off=tuple(f"{family_of(name)}.{name}" for name in (*OPERATORS, *MODEL_OPERATORS) if name not in switched_on),
+    )
+
+
+def family_of(name: str) -> str:
+    """The family of an operator, switched on or not."""
+    return MODEL_OPERATORS[name].family if name in MODEL_OPERATORS else OPERATORS[name].family
+
+
+def _check_names(operators: Sequence[str], switched_on: Sequence[str]) -> None:
+    known = (*OPERATORS, *MODEL_OPERATORS)
+    for name in operators:
+        if name not in known:
+            close = nearest(name, known)
+            hint = f"Did you mean {close}?" if close else f"Known ones: {', '.join(known)}."
+            raise UsageError(f"There is no operator {name!r}.", where="--operators", hint=hint)
+        if name not in switched_on:
+            raise UsageError(
+                f"The operator {name!r} can't be shown: it is switched off, or not for pictures of this shape.",
+                where=f"domain.{family_of(name)}.{name}",
+                hint="Give it a limit in the policy; operators on colours need pictures with three channels.",
+            )
+
+
+def _samples(seeds: ImageSet, count: int, seed: int) -> npt.NDArray[np.int64]:
+    """Positions, in a random order in which every class comes once before one comes twice."""
+    order = generator(seed, "preview").permutation(len(seeds.x))
+    labels = seeds.y[order]
+    turn = np.zeros(len(order), dtype=np.int64)
+    for label in np.unique(labels):
+        turn[labels == label] = np.arange(int((labels == label).sum()))
+    picked: npt.NDArray[np.int64] = order[np.argsort(turn, kind="stable")][:count]
+    return picked
+
+
+def _row(domain: ImageDomain, limits: Domain, name: str, x: npt.NDArray[Any], seed: int) -> Row:
+    count = len(SEVERITIES)
+    origins = np.repeat(x, count, axis=0)
+    severities = np.tile(np.array(SEVERITIES), len(x))
+    draws = np.repeat(np.array([integer(seed, "preview", name, sample) for sample in range(len(x))], dtype=np.int64), count)
+    rows = np.arange(len(origins))
+    family = family_of(name)
+    if name in MODEL_OPERATORS:
+        mutants = _of_that_size(domain, name, origins, severities, draws)
+        chains = Chains.none(len(origins)).then(rows, domain.model_steps(name, draws), None)
+        words = _OF_A_MODEL[MODEL_OPERATORS[name].norm]
+    else:
+        which = np.full(len(origins), domain.natural.index(name), dtype=np.int64)
+        steps = domain.steps(which, severities, draws)
+        mutants = domain.apply(origins, steps)
+        chains = Chains.none(len(origins)).then(rows, steps, severities)
+        words = " ".join((inspect.getdoc(OPERATORS[name]) or "").partition("\n\n")[0].split())
+    faults = domain.check(mutants, origins, chains)
+    shown = [
+        Shown(float(severity), mutant, None if fault < 0 else domain.reasons[fault])
+        for severity, mutant, fault in zip(severities, mutants, faults.tolist(), strict=True)
+    ]
+    samples = tuple(tuple(shown[start : start + count]) for start in range(0, len(shown), count))
+    return Row(name, family, getattr(getattr(limits, family), name), words, samples)
+
+
+def _of_that_size(domain: ImageDomain, name: str, origins: npt.NDArray[Any], severities: Any, draws: Any) -> npt.NDArray[Any]:
+    """Random changes that use the severities' share of an operator's bound: what a model would do is not known without one."""
+    low, high = domain.value_range
+    size = domain.model_bounds[name] * (high - low) * severities.reshape(-1, 1, 1, 1)
+    noise = np.stack([generator(int(draw), "preview").standard_normal(origins.shape[1:]) for draw in draws])
+    change = np.sign(noise) if MODEL_OPERATORS[name].norm == "linf" else noise
+    wished = np.clip(origins + change * size, low, high)
+    return domain.bound(np.rint(wished) if origins.dtype == np.uint8 else wished, origins, name)
