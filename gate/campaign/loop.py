@@ -300,6 +300,7 @@ class Campaign:
             executions=self.outcome.executions,
             valid=int(batch.valid.sum()),
             of=len(batch.x),
+            search={name: getattr(self.outcome.counts["search"], name) for name in ("executions", "model_calls", "findings", "defects")},
             coverage={name: round(value, 6) for name, value in self.outcome.final.items()},
             findings=sum(c.findings for c in self.outcome.counts.values()),
             defects=sum(c.defects for c in self.outcome.counts.values()),
