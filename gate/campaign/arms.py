@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 __all__ = ["ARMS", "ArmCount", "Turns"]
@@ -32,14 +33,17 @@ class Turns:
     def __init__(self, shares: dict[str, float]) -> None:
         self.shares = {"search": 1.0 - sum(shares.values()), **shares}
 
-    def next(self, counts: dict[str, ArmCount], open_arms: frozenset[str], step_size: int) -> str | None:
+    def next(self, executions: Mapping[str, int], open_arms: frozenset[str], step_size: int) -> str | None:
         """The open arm that is furthest behind its share once another step is done; None where no arm is open.
+
+        ``executions`` by arm are those that have been proposed.
 
         What a closed arm leaves of its share is the search's, so that the control arms never grow beyond theirs.
         """
-        total = sum(count.executions for count in counts.values()) + step_size
+        total = sum(executions.values()) + step_size
         claims = {arm: self.shares.get(arm, 0.0) * total for arm in ARMS if arm in open_arms and self.shares.get(arm, 0.0) > 0}
-        if "search" in claims:
-            closed = sum(count.executions for arm, count in counts.items() if arm not in open_arms)
+        left = any(share > 0 for arm, share in self.shares.items() if arm not in open_arms)
+        if "search" in claims or (left and "search" in open_arms):
+            closed = sum(count for arm, count in executions.items() if arm not in open_arms)
             claims["search"] = total - closed - sum(claim for arm, claim in claims.items() if arm != "search")
-        return max(claims, key=lambda arm: claims[arm] - counts[arm].executions) if claims else None
+        return max(claims, key=lambda arm: claims[arm] - executions[arm]) if claims else None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from gate.config import BudgetSettings
@@ -28,6 +30,8 @@ class Budget:
     settings: BudgetSettings
     started: float = field(default_factory=time.monotonic)
     device_started: float | None = None  # when the worker was up: from then on the device is held
+    _released: float = 0.0  # seconds since then for which it was not
+    _released_since: float | None = None
     triage: float = 0.0  # seconds that triage is expected to take
 
     @property
@@ -38,7 +42,20 @@ class Budget:
     @property
     def device_seconds(self) -> float:
         """Time for which the device has been held."""
-        return 0.0 if self.device_started is None else time.monotonic() - self.device_started
+        if self.device_started is None:
+            return 0.0
+        until = time.monotonic() if self._released_since is None else self._released_since
+        return until - self.device_started - self._released
+
+    @contextmanager
+    def device_released(self) -> Iterator[None]:
+        """Inside, nothing runs on the device, and its time is not counted; wall time is."""
+        self._released_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._released += time.monotonic() - self._released_since
+            self._released_since = None
 
     @property
     def reserve(self) -> float:

@@ -1,13 +1,15 @@
 """The campaign: arms take turns until the budget ends, the search stalls, or somebody says stop.
 
 Each turn: an arm proposes a batch of mutants, the worker runs it in one pass which also updates coverage, the oracles look at the
-outputs, findings go to whoever confirms them, and the arm learns. What steers counts executions and model calls, never seconds; time
-only ends the loop.
+outputs, findings go to whoever confirms them, and the arm learns. The worker runs one step while the next is proposed: step t is proposed
+from what the steps up to t - ``IN_FLIGHT`` taught, however fast anybody is and however many processes run the model, so that a campaign
+repeats. What steers counts executions and model calls, never seconds; time only ends the loop.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,19 +26,24 @@ from gate.campaign.events import EventLog
 from gate.campaign.gain_curve import GainCurve
 from gate.campaign.invalid import add_reasons
 from gate.campaign.judging import JudgingArm
+from gate.campaign.lifecycle import Lifecycle, Pause, State, StateChange
 from gate.campaign.search import SearchArm
-from gate.campaign.supervisor import Worker
+from gate.campaign.supervisor import Request, Worker
 from gate.config import CoverageSettings
+from gate.domains.chains import Chains
 from gate.domains.domain import InputDomain
 from gate.models.outputs import OutputKind, predictions, probabilities
 from gate.oracles import ORACLES, Observation, complaints
 
 __all__ = ["Campaign", "CampaignOutcome", "ClassCount", "Confirm", "Point", "Seeds"]
 
+IN_FLIGHT = 2  # steps that have been proposed and not yet taken; the same for any number of workers, for the corpus depends on it
 FIRST_EXECUTIONS = 1000  # coverage_gain_per_iteration looks at this many of the search's executions
 ESTIMATED_FROM = 100  # executions that an estimated chance must rest on before it stops anything, however large coverage.stall_chance
 CONFIRMATIONS_PER_KEY = 3  # a finding that did not reproduce is tried again with another mutant, this often
 CURVE_POINTS = 400  # the curve is thinned out beyond this many points
+
+_NON_FINITE = [oracle.name for oracle in ORACLES].index("non_finite")
 
 Confirm = Callable[[Finding], bool]
 
@@ -103,6 +110,7 @@ class CampaignOutcome:
     nonfinite: int = 0
     unconfirmed: int = 0  # findings that there was no time left to confirm
     steps: int = 0
+    states: list[StateChange] = field(default_factory=list)
 
     @property
     def executions(self) -> int:
@@ -114,7 +122,7 @@ class Campaign:
     """Owns the arms and the loop.
 
     Args:
-        worker: with the model loaded, the criteria fitted and the seeds' coverage taken.
+        worker: with the model loaded, the criteria fitted and the seeds' coverage taken; or several of them.
         domain: operators and validity.
         seeds: where every mutant starts.
         search: the search arm.
@@ -130,6 +138,7 @@ class Campaign:
         stop: asked between steps; True ends the campaign as interrupted.
         campaign_seed: every draw depends on it.
         mixed: whether search and control arms run in mixed precision, so that what they find may be of its making.
+        pause: asked between steps whether somebody wants the campaign to wait.
     """
 
     def __init__(
@@ -151,6 +160,7 @@ class Campaign:
         stop: Callable[[], bool],
         campaign_seed: int,
         mixed: bool = False,
+        pause: Pause | None = None,
     ) -> None:
         self._worker = worker
         self._mixed = mixed
@@ -170,6 +180,12 @@ class Campaign:
         # A small budget is cut into smaller steps, so that there is something to learn from before it ends.
         self.step_size = batch_size if executions is None else max(1, min(batch_size, max(8, executions // 24)))
         self._tries: dict[tuple[Any, ...], int] = {}
+        self._pause = pause
+        self._in_flight: deque[tuple[Batch, Request]] = deque()
+        self._proposed: dict[str, int] = {}  # executions by arm, those in flight included
+        self._steps = 0  # proposed
+        self._ending: str | None = None  # why no step is proposed any more, once that can't change
+        self._noted_seconds = 0.0  # up to when the device's time has been noted for an arm
         self._curve: EvenlySpaced[Point] = EvenlySpaced(CURVE_POINTS)
         self.outcome = CampaignOutcome(
             counts={arm: ArmCount(coverage=dict(initial)) for arm in ("search", "judging", "random", "noise")},
@@ -179,30 +195,84 @@ class Campaign:
             after_first=dict(initial),
             curve=self._curve.points,
             gains={arm: GainCurve(initial) for arm in ("search", "random", "noise")},
-            operators={name: OperatorCount() for name in search.choice.names},
+            operators={name: OperatorCount() for name in search.operators},
         )
+        self._lifecycle = Lifecycle(self.outcome.states, events)
 
     def run(self) -> CampaignOutcome:
         """Runs until there is a reason to stop; the outcome so far is in ``outcome`` also while it runs.
 
-        A batch for which the worker has no time left is dropped, as if it had never been made.
+        Steps in flight are finished and taken. One for which the worker has no time left is dropped, as if it had never been made.
         """
         self._note_point()
+        self._proposed = {arm: count.executions for arm, count in self.outcome.counts.items()}
+        self._noted_seconds = self._budget.device_seconds
+        self._lifecycle.enter(State.ACTIVE, self.outcome.executions, "the campaign began")
         while True:
-            started = self._budget.seconds
+            reason = self._fill()
+            if not self._in_flight:
+                break
+            self._take(*self._in_flight.popleft())
+        self.outcome.stop_reason = reason or ("saturated" if self._saturated else "executions")
+        self._lifecycle.enter(State.SHUT_DOWN, self.outcome.executions, self.outcome.stop_reason)
+        return self.outcome
+
+    def _fill(self) -> str | None:
+        """Proposes steps until enough are in flight; answers why there are fewer, None where the arms have nothing to propose."""
+        while len(self._in_flight) < IN_FLIGHT:
+            self._wait_while_paused()
             reason = self._reason_to_stop()
+            if reason is not None:
+                return reason
+            self._steer()
             batch: Batch | None = None
             try:
-                batch = None if reason else self._next_batch()
-                if batch is not None:
-                    self._turn(batch, started)
-                    continue
+                batch = self._next_batch()
+                if batch is None:
+                    return None
+                self._in_flight.append((batch, self._send(batch)))
             except (BudgetSpent, Interrupted) as error:
-                reason = "wall" if isinstance(error, BudgetSpent) else "interrupted"
-                # The device was held for it all the same; only the search makes mutants on the device.
-                self.outcome.counts["search" if batch is None else batch.arm].seconds += self._budget.seconds - started
-            self.outcome.stop_reason = reason or ("saturated" if self._closed else "executions")
-            return self.outcome
+                self._drop("search" if batch is None else batch.arm, error)  # only the search makes mutants on the device
+                return self._ending
+            self._steps += 1
+            self._proposed[batch.arm] += len(batch.x)
+        return None
+
+    def _drop(self, arm: str, error: BudgetSpent | Interrupted) -> None:
+        """Notes why a step was dropped, and that the device was held for it all the same."""
+        self._ending = self._ending or ("wall" if isinstance(error, BudgetSpent) else "interrupted")
+        self._note_seconds(arm)
+
+    def _note_seconds(self, arm: str) -> None:
+        """Gives an arm the device's time since an arm was given some last: it is held while mutants are made, too."""
+        now = self._budget.device_seconds
+        self.outcome.counts[arm].seconds += now - self._noted_seconds
+        self._noted_seconds = now
+
+    def _wait_while_paused(self) -> None:
+        """Proposes and takes nothing for as long as somebody wants the campaign to wait: what is in flight stays there.
+
+        Were it taken, the next step would be proposed from more than without the pause.
+        """
+        if self._pause is None or not self._pause.asked:
+            return
+        self._lifecycle.enter(State.PAUSED, self.outcome.executions, "somebody asked for it")
+        with self._budget.device_released():
+            self._pause.wait(lambda: self._stop() or self._budget.ended(0) == "wall")
+        over = "somebody asked for it" if not self._pause.asked else "the time is up"
+        self._lifecycle.enter(State.RESUMED, self.outcome.executions, over)
+
+    def _steer(self) -> None:
+        """Freezes the hunt for coverage once it has stalled: the search then looks for defects and small margins; or takes it up again."""
+        if self._coverage.on_stall != "freeze":
+            return
+        if self._stalled:
+            nothing = f"nothing new was covered for {self.outcome.stalled_for:,} executions of the search"
+            unlikely = "anything new has become unlikely"
+            self._lifecycle.enter(State.FROZEN, self.outcome.executions, unlikely if self._hopeless else nothing)
+        elif self._lifecycle.frozen:
+            self._lifecycle.enter(State.RESUMED, self.outcome.executions, "something new was covered")
+        self.search.objective = "defects" if self._lifecycle.frozen else "coverage"
 
     @property
     def _stalled(self) -> bool:
@@ -227,28 +297,31 @@ class Campaign:
         return sum(float(estimate["chance"]) for estimate in known) < limit
 
     @property
-    def _closed(self) -> bool:
-        """Whether search and control arms are over because the search has stalled."""
-        return self._coverage.on_stall != "continue" and self._stalled
+    def _saturated(self) -> bool:
+        """Whether the search is over because it has stalled."""
+        return self._coverage.on_stall == "end" and self._stalled
 
     def _reason_to_stop(self) -> str | None:
-        if self._stop():
-            return "interrupted"
-        return self._budget.ended(self.outcome.executions) or ("saturated" if self._coverage.on_stall == "end" and self._stalled else None)
+        if self._ending is None and self._stop():
+            self._ending = "interrupted"
+        self._ending = self._ending or self._budget.ended(sum(self._proposed.values()))
+        # Unlike the others, this one may pass: a step in flight may cover something new.
+        return self._ending or ("saturated" if self._saturated else None)
 
     def _next_batch(self) -> Batch | None:
-        step = self.outcome.steps
+        step = self._steps
+        proposed = sum(self._proposed.values())
         limit = self._budget.settings.executions
-        left = self.step_size if limit is None else min(self.step_size, limit - self.outcome.executions)
-        closed = {"search", "random", "noise"} if self._closed else set()
+        left = self.step_size if limit is None else min(self.step_size, limit - proposed)
+        closed = {"random", "noise"} if self._lifecycle.frozen else set()
         while True:
-            arm = self._turns.next(self.outcome.counts, frozenset({"search", "judging", "random", "noise"} - closed), left)
-            if arm is None and not self._closed and "judging" in closed:
+            arm = self._turns.next(self._proposed, frozenset({"search", "judging", "random", "noise"} - closed), left)
+            if arm is None and "judging" in closed:
                 arm = "search"  # the judging arm has no seed input left, and nothing but it had a share
             if arm is None:
                 return None
             if arm == "search":
-                until_first = FIRST_EXECUTIONS - self.outcome.counts["search"].executions
+                until_first = FIRST_EXECUTIONS - self._proposed["search"]
                 return self.search.propose(step, min(left, until_first) if until_first > 0 else left)
             if arm == "random":
                 return random_batch(self.domain, self._seeds.x, self._campaign_seed, step, self._control_size(arm, left))
@@ -263,7 +336,7 @@ class Campaign:
         """A control arm's step: no larger than its share of a small budget."""
         limit = self._budget.settings.executions
         share = self._turns.shares[arm]
-        return left if limit is None else max(1, min(left, round(share * limit) - self.outcome.counts[arm].executions))
+        return left if limit is None else max(1, min(left, round(share * limit) - self._proposed[arm]))
 
     def _judging_room(self, left: int) -> int:
         """Executions the judging arm may take now: whole seed inputs within its share of an executions budget."""
@@ -272,13 +345,18 @@ class Campaign:
         if limit is None:
             return room
         # 0.57 * 100 is a little less than 57 in floating point, and means 57.
-        share = math.floor(self._turns.shares["judging"] * limit + 1e-6) - self.outcome.counts["judging"].executions
-        return min(room, share, limit - self.outcome.executions)
+        share = math.floor(self._turns.shares["judging"] * limit + 1e-6) - self._proposed["judging"]
+        return min(room, share, limit - sum(self._proposed.values()))
 
-    def _turn(self, batch: Batch, started: float) -> None:
-        """Runs a batch; ``started`` is when its making began: the device is held while mutants are made, too."""
+    def _take(self, batch: Batch, request: Request) -> None:
+        """Waits for a step's answer and learns from it."""
         count = self.outcome.counts[batch.arm]
-        outcome, said, added = self._execute(batch)
+        try:
+            fields, arrays = self._worker.answer(request)
+        except (BudgetSpent, Interrupted) as error:
+            self._drop(batch.arm, error)
+            return
+        outcome, said, added = self._outcome(batch, fields, arrays)
         count.executions += len(batch.x)
         count.valid += int(batch.valid.sum())
         count.model_calls += len(batch.x) + batch.model_calls
@@ -291,7 +369,7 @@ class Campaign:
             self._after_search(batch, outcome, found, said)
         elif batch.arm == "judging":
             self._judging.take(batch, outcome)
-        count.seconds += self._budget.seconds - started
+        self._note_seconds(batch.arm)
         self._note_point()
         self._events.emit(
             "step",
@@ -311,12 +389,16 @@ class Campaign:
             seconds=round(self._budget.seconds, 3),
         )
 
-    def _execute(self, batch: Batch) -> tuple[Outcome, dict[str, Any], np.ndarray]:
-        """Runs a batch in the worker; also gives what the worker says of the arm's map, and what each mutant added, by criterion."""
-        covers = batch.arm != "judging"
+    def _send(self, batch: Batch) -> Request:
         earns = np.ones(len(batch.x), dtype=bool) if batch.arm == "noise" else batch.valid
-        parameters = {"arm": batch.arm if covers else None}
-        fields, arrays = self._worker.call("run", parameters, {"x": batch.x, "earns": earns})
+        arm = batch.arm if batch.arm != "judging" else None
+        if batch.kept is not None:
+            return self._worker.ask("run_kept", {"arm": arm, "token": batch.kept}, {"earns": earns})
+        return self._worker.ask("run", {"arm": arm}, {"x": batch.x, "earns": earns})
+
+    def _outcome(self, batch: Batch, fields: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Outcome, dict[str, Any], np.ndarray]:
+        """What the oracles say of a step; also what the worker says of the arm's map, and what each mutant added, by criterion."""
+        covers = batch.arm != "judging"
         raw = arrays["raw"]
         probability = probabilities(raw, self._output_kind)
         predicted = predictions(raw, self._output_kind)
@@ -334,28 +416,37 @@ class Campaign:
         count = self.outcome.counts[batch.arm]
         new = np.zeros(len(batch.x), dtype=bool)
         doubtful = self._mixed and batch.arm != "judging"  # an overflow counts only once full precision has seen it, too
-        for slot in np.flatnonzero((outcome.complaint >= 0) & batch.valid):
-            count.findings += 1
+        complaining = (outcome.complaint >= 0) & batch.valid
+        count.findings += int(complaining.sum())
+        if not doubtful:
+            self.outcome.nonfinite += int((complaining & (outcome.complaint == _NON_FINITE)).sum())
+        if batch.arm == "random":
+            return new  # the control arm is there to be counted, its findings belong to nobody
+        for slot in np.flatnonzero(complaining).tolist():
             oracle = ORACLES[int(outcome.complaint[slot])].name
-            if oracle == "non_finite" and not doubtful:
-                self.outcome.nonfinite += 1
-            if batch.arm == "random":
-                continue  # the control arm is there to be counted, its findings belong to nobody
-            finding = self._finding(batch, outcome, int(slot), oracle)
-            tries = self._tries.get(finding.key, 0)
+            key = self._key(batch, outcome, slot, oracle)
+            tries = self._tries.get(key, 0)
             if tries >= CONFIRMATIONS_PER_KEY:
                 continue
+            finding = self._finding(batch, outcome, slot, oracle)
             confirmed = self._confirmed(finding)
             if confirmed is None:
                 self.outcome.unconfirmed += 1
             elif confirmed:
-                self._tries[finding.key] = CONFIRMATIONS_PER_KEY
+                self._tries[key] = CONFIRMATIONS_PER_KEY
                 count.defects += 1
                 self.outcome.nonfinite += int(oracle == "non_finite" and doubtful)
                 new[slot] = True
             else:
-                self._tries[finding.key] = tries + 1
+                self._tries[key] = tries + 1
         return new
+
+    def _key(self, batch: Batch, outcome: Outcome, slot: int, oracle: str) -> tuple[Any, ...]:
+        """As distinct as ``Finding.key``, for less: most findings are of a kind that is known, and then no recipe is made."""
+        recipes = batch.recipes
+        names = recipes.names(slot) if isinstance(recipes, Chains) else tuple(step.operator for step in recipes[slot])
+        families = frozenset(map(self.domain.family, names))
+        return (batch.arm, int(batch.seeds[slot]), oracle, int(outcome.predicted[slot]), families)
 
     def _confirmed(self, finding: Finding) -> bool | None:
         """Whether the finding is a defect; None where there is no time left to find out."""
@@ -396,17 +487,21 @@ class Campaign:
         self.outcome.discovery = dict(said["discovery"])
         if executions <= FIRST_EXECUTIONS:
             self.outcome.after_first, self.outcome.first = dict(self.outcome.final), executions
-        for row, recipe in enumerate(batch.recipes):
-            operator = self.outcome.operators[recipe[-1].operator]
-            operator.executions += 1
-            operator.valid += int(batch.valid[row])
-            operator.findings += int(outcome.complaint[row] >= 0 and batch.valid[row])
-            operator.new_items += float(outcome.new_items[row])
-        for row, label in enumerate(self._seeds.labels[batch.seeds].tolist()):
+        assert batch.operators is not None
+        finds = (outcome.complaint >= 0) & batch.valid
+        names = self.search.operators
+        for position, done in _tally(batch.operators, len(names), batch.valid, finds, outcome.new_items).items():
+            operator = self.outcome.operators[names[position]]
+            operator.executions += int(done[0])
+            operator.valid += int(done[1])
+            operator.findings += int(done[2])
+            operator.new_items += float(done[3])
+        labels = self._seeds.labels[batch.seeds]
+        for label, done in _tally(labels, int(labels.max()) + 1, batch.valid, outcome.new_items).items():
             of_class = self.outcome.classes.setdefault(label, ClassCount())
-            of_class.executions += 1
-            of_class.valid += int(batch.valid[row])
-            of_class.new_items += float(outcome.new_items[row])
+            of_class.executions += int(done[0])
+            of_class.valid += int(done[1])
+            of_class.new_items += float(done[2])
         if batch.operators is not None and batch.faults is not None:
             add_reasons(self.outcome.invalid, batch.operators, batch.faults, self.search.choice.names, self.domain.reasons)
         self.search.take(batch, outcome, found)
@@ -426,3 +521,10 @@ class Campaign:
                 sum(c.defects for c in counts.values()),
             )
         )
+
+
+def _tally(groups: np.ndarray, size: int, *columns: np.ndarray) -> dict[int, np.ndarray]:
+    """By group that occurs (int64 [N], below ``size``): float64 [1 + columns]: its rows, and its sum of each column [N]."""
+    rows = np.bincount(groups, minlength=size)
+    sums = np.stack([rows, *(np.bincount(groups, weights=column, minlength=size) for column in columns)], axis=1)
+    return {group: sums[group] for group in np.flatnonzero(rows).tolist()}

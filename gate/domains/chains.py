@@ -94,6 +94,15 @@ class Chains(Sequence[tuple[Any, ...]]):
             summed[rows] += severities
         return Chains(self.parents, (*self.links, (rows, steps)), lengths, summed, assisted)
 
+    def names(self, row: int) -> tuple[str, ...]:
+        """The operators of one recipe in their order, without making its steps."""
+        found = [step.operator for step in self.parents[row]]
+        for rows, steps in self.links:
+            place = int(np.searchsorted(rows, row))
+            if place < len(rows) and rows[place] == row:
+                found.append(steps.names[int(steps.operators[place])] if isinstance(steps, Steps) else steps[place].operator)
+        return tuple(found)
+
     def __len__(self) -> int:
         return len(self.parents)
 

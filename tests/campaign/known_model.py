@@ -17,11 +17,13 @@ from gate.campaign.events import EventLog
 from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.search import SearchArm
+from gate.campaign.supervisor import Request
 from gate.config import BudgetSettings, CoverageSettings, SearchSettings
 from gate.corpus.corpus import Corpus
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.image_set import sample_ids
 from gate.domains.image.limits import Domain
+from gate.errors import GateError
 from gate.models.outputs import OutputKind, probabilities
 
 __all__ = ["CLASSES", "TRAP", "NumpyWorker", "Scene", "fails_in_the_dark", "images", "reads_stripes", "scene"]
@@ -66,6 +68,8 @@ class NumpyWorker:
         self.covered: dict[str, set[int]] = {"search": set(), "random": set(), "noise": set()}
         self.seen: dict[str, set[int]] = {arm: set() for arm in self.covered}
         self.covers = True
+        self.climb_from = 40  # seed inputs that it knows
+        self.kept: dict[int, np.ndarray] = {}  # what a climb ran, by token
         self.estimate: dict[str, Any] | None = None  # of what the search may still find
 
     def call(
@@ -80,17 +84,40 @@ class NumpyWorker:
         self.calls.append((operation, asked, given))
         if operation == "forward":
             return {}, {"raw": self.model(given["x"])}
+        if operation == "run":
+            return self._run(asked["arm"], given["x"], given["earns"])
         if operation == "scorable":
             return {"features": True, "dropout": False}, {}
         if operation == "features":
             return {"head": "stripes"}, {"features": given["x"].reshape(len(given["x"]), -1).astype(np.float32)}
         if operation == "score":
             return {}, {"score": np.ones(len(given["x"]))}
-        if operation == "run":
-            return self._run(asked["arm"], given["x"], given["earns"])
+        if operation == "aim":
+            # From seed inputs in turn, towards the one neuron there is.
+            return {}, {"places": np.arange(asked["count"]) % self.climb_from, "targets": np.zeros(asked["count"], dtype=np.int64)}
+        x = given.get("x", np.empty(0))
+        if operation == "climb":
+            # One mutant of each; the worker keeps what it ran.
+            self.kept[asked["token"]] = x.copy() if self.cheat is None else self.cheat(x)
+            return {"work": 4 * len(x)}, {"x": self.kept[asked["token"]], "rows": np.arange(len(x))}
+        if operation == "run_kept":
+            return self._run(asked["arm"], self.kept.pop(asked["token"]), given["earns"])
         assert operation == "mutate"
-        x = given["x"]
         return {}, {"x": x.copy() if self.cheat is None else self.cheat(x)}
+
+    def ask(self, operation: str, parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Request:
+        request = Request(operation, dict(parameters), dict(arrays), 0.0)
+        try:
+            request.answered = self.call(operation, parameters, arrays)
+        except GateError as error:
+            request.error = error
+        return request
+
+    def answer(self, request: Request) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        if request.error is not None:
+            raise request.error
+        assert request.answered is not None
+        return request.answered
 
     def _run(self, arm: str | None, x: np.ndarray, earns: np.ndarray) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         raw = self.model(x)

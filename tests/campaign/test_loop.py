@@ -22,8 +22,12 @@ def wrong(x: np.ndarray) -> np.ndarray:
     return np.roll(reads_stripes(x), 1, axis=1)
 
 
+def steps_of(made: Scene) -> list[dict[str, Any]]:
+    return [event for event in made.events if event["event"] == "step"]
+
+
 def test_invalid_mutants_count_in_the_raw_coverage_only() -> None:
-    made = Scene(executions=1000, limits=STRICT, gradients=False)
+    made = Scene(executions=600, limits=STRICT, gradients=False)
     outcome = made.run()
     search = outcome.counts["search"]
     assert 0 < search.valid < search.executions
@@ -33,7 +37,7 @@ def test_invalid_mutants_count_in_the_raw_coverage_only() -> None:
 
 
 def test_what_earns_is_what_is_valid_and_noise_fills_its_own_map() -> None:
-    made = Scene(executions=600, limits=STRICT)
+    made = Scene(executions=600, limits=STRICT, gradients=False)
     proposed: list[np.ndarray] = []
     original = made.domain.check
 
@@ -99,22 +103,48 @@ def test_answers_that_are_not_finite_are_counted_and_outrank_a_wrong_class() -> 
     assert outcome.nonfinite > 0
 
 
-def test_a_search_that_stalls_ends_but_not_the_judging() -> None:
+def test_a_search_that_stalls_goes_for_defects_and_the_control_arms_end() -> None:
     made = Scene(executions=3000, seeds=200, coverage={"stall": 300})
     made.worker.covers = False
     outcome = made.run()
-    assert outcome.stop_reason == "saturated"
-    assert 300 <= outcome.counts["search"].executions < 300 + made.campaign.step_size
+    assert outcome.stop_reason == "executions"
+    assert outcome.executions == 3000
     assert outcome.counts["judging"].executions == 896  # 112 whole seed inputs in 30 % of 3000
+    assert made.search.objective == "defects"
+    frozen = outcome.states[2]
+    assert [change.state for change in outcome.states] == ["init", "active", "frozen", "shut_down"]
+    assert "nothing new was covered for" in frozen.reason
+    after = [event for event in made.events if event["event"] == "step" and event["executions"] > frozen.executions]
+    assert {event["arm"] for event in after[loop.IN_FLIGHT :]} == {"search", "judging"}
+    assert outcome.counts["random"].executions < 0.05 * 3000 / 2
     assert outcome.stalled_for == outcome.counts["search"].executions
-    assert made.events[-1]["stalled"] is True
-    assert made.events[-1]["stalled_for"] == outcome.stalled_for
-    made = Scene(executions=None, wall=600, seeds=30, coverage={"stall": 300})
+    assert after[-1]["stalled"] is True
+    assert after[-1]["stalled_for"] == outcome.stalled_for
+    assert [event["state"] for event in made.events if event["event"] == "state"] == ["active", "frozen", "shut_down"]
+
+
+def test_a_frozen_campaign_resumes_where_something_new_is_covered_after_all() -> None:
+    made = Scene(executions=3000, seeds=200, coverage={"stall": 300}, shares={"judging": 0.0, "random": 0.05, "noise": 0.0})
     made.worker.covers = False
+    objectives: list[tuple[int, str]] = []
+    propose = made.search.propose
+
+    def proposing(step: int, count: int) -> Any:
+        made.worker.covers = made.campaign.outcome.executions > 1500
+        objectives.append((made.campaign.outcome.stalled_for, made.search.objective))
+        return propose(step, count)
+
+    made.search.propose = proposing  # type: ignore[method-assign]
     outcome = made.run()
-    assert outcome.stop_reason == "saturated"
-    assert made.judging.exhausted
-    assert outcome.counts["judging"].executions == 30 * 8
+    states = [change.state for change in outcome.states]
+    assert states[:5] == ["init", "active", "frozen", "resumed", "frozen"]
+    resumed = outcome.states[3]
+    assert resumed.reason == "something new was covered"
+    assert resumed.executions > 1500
+    assert {objective for stalled_for, objective in objectives if stalled_for < 300} == {"coverage"}
+    assert {objective for stalled_for, objective in objectives if stalled_for >= 300} == {"defects"}
+    resumed_steps = [event for event in made.events if event["event"] == "step" and event["executions"] > resumed.executions]
+    assert any(event["arm"] == "random" for event in resumed_steps)
 
 
 def test_a_stall_can_end_the_campaign_or_be_shown_only() -> None:
@@ -122,7 +152,7 @@ def test_a_stall_can_end_the_campaign_or_be_shown_only() -> None:
     made.worker.covers = False
     outcome = made.run()
     assert outcome.stop_reason == "saturated"
-    assert 300 <= outcome.counts["search"].executions < 300 + made.campaign.step_size
+    assert 300 <= outcome.counts["search"].executions < 300 + loop.IN_FLIGHT * made.campaign.step_size
     assert outcome.executions < 600
     made = Scene(executions=3000, seeds=200, coverage={"stall": 300, "on_stall": "continue"})
     made.worker.covers = False
@@ -130,8 +160,10 @@ def test_a_stall_can_end_the_campaign_or_be_shown_only() -> None:
     assert outcome.stop_reason == "executions"
     assert outcome.executions == 3000
     assert outcome.stalled_for == outcome.counts["search"].executions > 1500
-    assert [event["stalled"] for event in made.events] == sorted(event["stalled"] for event in made.events)
-    assert made.events[-1]["stalled"]
+    stalled = [event["stalled"] for event in steps_of(made)]
+    assert stalled == sorted(stalled)
+    assert stalled[-1]
+    assert [change.state for change in outcome.states] == ["init", "active", "shut_down"]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +186,7 @@ def test_a_small_chance_of_anything_new_stops_the_search_once_it_rests_on_enough
     outcome = made.run()
     assert outcome.stop_reason == ("saturated" if stops else "executions")
     assert outcome.discovery == {"kmnc": estimate}
-    assert made.events[-1]["discovery"] == ({} if estimate is None else {"kmnc": estimate})
+    assert steps_of(made)[-1]["discovery"] == ({} if estimate is None else {"kmnc": estimate})
 
 
 def test_the_chances_of_several_criteria_add_up_and_one_that_has_none_keeps_the_search_open() -> None:
@@ -166,12 +198,12 @@ def test_the_chances_of_several_criteria_add_up_and_one_that_has_none_keeps_the_
 
 
 def test_a_new_item_starts_the_count_of_stale_executions_again() -> None:
-    made = Scene(executions=None, wall=600, seeds=10, coverage={"stall": 200})
+    made = Scene(executions=None, wall=600, seeds=10, coverage={"stall": 200, "on_stall": "end"})
     outcome = made.run()
-    gains = [event for event in made.events if event["arm"] == "search"]
+    gains = [event for event in steps_of(made) if event["arm"] == "search"]
     last = max(i for i, event in enumerate(gains) if i == 0 or event["coverage"] != gains[i - 1]["coverage"])
     stale = sum(event["of"] for event in gains[last + 1 :])
-    assert 200 - made.campaign.step_size <= stale <= 200 + made.campaign.step_size
+    assert 200 - made.campaign.step_size <= stale <= 200 + loop.IN_FLIGHT * made.campaign.step_size
     assert outcome.stop_reason == "saturated"
 
 
@@ -182,7 +214,7 @@ def test_a_stop_ends_it_between_two_steps(steps: int) -> None:
     outcome = made.run()
     assert outcome.stop_reason == "interrupted"
     assert outcome.steps == steps
-    assert outcome.curve[-1].executions == outcome.executions == sum(event["of"] for event in made.events)
+    assert outcome.curve[-1].executions == outcome.executions == sum(event["of"] for event in steps_of(made))
 
 
 def test_a_wall_budget_ends_it_too() -> None:
@@ -206,7 +238,14 @@ def test_gain_per_iteration_looks_at_exactly_the_first_thousand() -> None:
 def test_the_curve_stays_short_evenly_spaced_and_whole(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "CURVE_POINTS", 16)
     asked = iter([*[False] * steps, True])
-    made = Scene(executions=None, wall=600, stop=lambda: next(asked), batch_size=8, shares={"judging": 0.0, "random": 0.0, "noise": 0.0})
+    made = Scene(
+        executions=None,
+        wall=600,
+        stop=lambda: next(asked),
+        batch_size=8,
+        shares={"judging": 0.0, "random": 0.0, "noise": 0.0},
+        gradients=False,
+    )
     outcome = made.run()
     at = [point.executions for point in outcome.curve]
     assert at[0] == 0
@@ -296,7 +335,7 @@ def test_a_batch_that_the_time_does_not_suffice_for_is_dropped(error: type[Excep
     made.worker.call = late  # type: ignore[method-assign]
     outcome = made.run()
     assert outcome.stop_reason == reason
-    assert 300 < outcome.executions == sum(event["of"] for event in made.events) < 1000
+    assert 300 < outcome.executions == sum(event["of"] for event in steps_of(made)) < 1000
     assert outcome.curve[-1].executions == outcome.executions
 
 
@@ -313,7 +352,7 @@ def test_findings_that_there_is_no_time_to_confirm_are_counted_and_no_defects() 
     outcome = made.run()
     assert sum(count.defects for count in outcome.counts.values()) == 5
     assert outcome.unconfirmed == len(asked) - 5 > 0
-    assert made.events[-1]["unconfirmed"] == outcome.unconfirmed
+    assert steps_of(made)[-1]["unconfirmed"] == outcome.unconfirmed
 
 
 def test_confirming_does_not_run_past_the_wall() -> None:
