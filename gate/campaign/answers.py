@@ -385,7 +385,8 @@ class Answers:
         _keys(fields, ())
         _names(arrays, [name for name in self._criteria if kind_of(name) != "statistic"])
         for name, hits in arrays.items():
-            _need(hits.dtype == np.int64 and hits.ndim == 2 and hits.shape[0] == 2, f"the items of {name} are {hits.dtype} {list(hits.shape)}")
+            pairs = hits.dtype == np.int64 and hits.ndim == 2 and hits.shape[0] == 2
+            _need(pairs, f"the items of {name} are {hits.dtype} {list(hits.shape)}")
             _need(bool(((hits[0] >= 0) & (hits[0] < len(sent["x"]))).all()), f"items of {name} covered by samples that were not sent")
             _need(bool((hits[1] >= 0).all()), f"items of {name} without a number")
 
