@@ -17,15 +17,8 @@ from gate.errors import PolicyError
 from gate.randomness import key
 
 DOMAIN = ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
-OFF = {
-    "geometry": {"rotation": 0, "translation": 0, "perspective": 0, "crop": 0, "elastic": 0, "grid_distortion": 0},
-    "photometry": {"brightness": 0, "contrast": 0, "gamma": None},
-    "blur": {"gaussian_blur": 0, "motion_blur": 0},
-    "noise": {"gaussian_noise": 0, "salt_pepper": 0},
-    "weather": {"fog": 0, "rain": 0, "shadow": 0, "sun_flare": 0},
-    "compression": {"jpeg": None, "downscale": None},
-    "occlusion": {"patch": 0},
-}
+FAMILIES = ("geometry", "photometry", "blur", "noise", "weather", "compression", "occlusion")
+OFF = {family: dict.fromkeys(type(getattr(Domain(), family)).model_fields) for family in FAMILIES}
 
 
 def drawn(
@@ -113,7 +106,7 @@ def test_part_of_a_seed_input_is_never_judged() -> None:
 def test_every_operator_and_all_severities_are_drawn_evenly() -> None:
     steps = list(blind_steps(DOMAIN, np.array([key(0, "judging", f"s-{row}") for row in range(250)], dtype=np.uint64), 8))
     counts = {name: sum(step.operator == name for step in steps) for name in DOMAIN.natural}
-    assert min(counts.values()) > 60  # 100 each in the mean, 20 operators
+    assert min(counts.values()) > 20  # 41 each in the mean, 49 operators
     severities = np.array([step.severity for step in steps])
     assert severities.min() > 0
     assert severities.max() <= 1

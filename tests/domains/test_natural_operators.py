@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_sample_images
 
 from gate.domains.image.limits import Domain
 from gate.domains.image.natural import NaturalOperators
@@ -21,7 +21,13 @@ from gate.domains.image.operators import OPERATORS
 from gate.domains.image.recipe import Step, recipe_from_json, recipe_to_json
 from gate.errors import DataError, UsageError
 
+OFF = {  # what does not keep labels everywhere, as it is switched on here
+    "geometry": {"horizontal_flip": 1.0, "vertical_flip": 1.0, "transpose": 1.0},
+    "photometry": {"solarize": 0.3, "invert": 1.0},
+}
+EVERY = Domain.model_validate(OFF)
 NAMES = tuple(OPERATORS)
+GREY = tuple(name for name in NAMES if not OPERATORS[name].colour)
 ROOT = Path(__file__).parents[2]
 
 
@@ -41,12 +47,32 @@ def picture(shape: tuple[int, int, int], dtype: type, seed: int) -> np.ndarray:
 
 
 def on_all_names(shape: tuple[int, int, int], dtype: type) -> NaturalOperators:
-    return NaturalOperators(Domain(), shape, dtype, (0, 255) if dtype is np.uint8 else (0, 1))
+    return NaturalOperators(EVERY, shape, dtype, (0, 255) if dtype is np.uint8 else (0, 1))
 
 
-def test_the_default_domain_switches_every_operator_on() -> None:
-    assert on_all_names((8, 8, 1), np.uint8).names == NAMES
-    assert len(NAMES) == 20
+@pytest.fixture(scope="module")
+def colours() -> np.ndarray:
+    """Fifty parts of two real photographs, [50, 24, 24, 3] uint8."""
+    photographs = load_sample_images().images
+    return np.stack([photographs[i % 2][8 * i : 8 * i + 24, 11 * i : 11 * i + 24] for i in range(50)])
+
+
+def test_the_default_domain_switches_on_what_keeps_labels() -> None:
+    names = NaturalOperators(Domain(), (8, 8, 3), np.uint8, (0, 255)).names
+    assert set(NAMES) - set(names) == {name for family in OFF.values() for name in family}
+    assert len(NAMES) == 62
+    assert {OPERATORS[name].family for name in names} == {
+        "geometry", "photometry", "blur", "noise", "weather", "compression", "occlusion",
+    }  # fmt: skip
+
+
+def test_operators_of_colour_are_not_used_on_grey_pictures_nor_transposing_on_oblong_ones() -> None:
+    colour = {"hue", "saturation", "rgb_shift", "colour_temperature", "to_gray", "sepia", "chromatic_aberration", "iso_noise"}
+    assert set(on_all_names((8, 8, 3), np.uint8).names) == set(NAMES)
+    assert set(NAMES) - set(on_all_names((8, 8, 1), np.uint8).names) == colour
+    assert set(NAMES) - set(on_all_names((8, 9, 3), np.uint8).names) == {"transpose"}
+    with pytest.raises(UsageError, match="not made for"):
+        on_all_names((8, 8, 1), np.uint8).step("hue", 0.5, 1)
 
 
 def test_an_operator_is_off_when_its_limit_is_null_zero_or_neutral() -> None:
@@ -58,7 +84,9 @@ def test_an_operator_is_off_when_its_limit_is_null_zero_or_neutral() -> None:
         }
     )
     operators = NaturalOperators(domain, (8, 8, 1), np.uint8, (0, 255))
-    assert set(NAMES) - set(operators.names) == {"rotation", "crop", "gamma", "jpeg", "downscale"}
+    assert set(NaturalOperators(Domain(), (8, 8, 1), np.uint8, (0, 255)).names) - set(operators.names) == {
+        "rotation", "crop", "gamma", "jpeg", "downscale",
+    }  # fmt: skip
     with pytest.raises(UsageError, match="switched off"):
         operators.step("rotation", 0.5, 1)
 
@@ -74,30 +102,36 @@ def test_every_operator_belongs_to_the_family_of_the_limits_that_names_it() -> N
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_severity_zero_changes_nothing_not_even_through_the_operator_itself(name: str, dtype: type) -> None:
-    image = picture((9, 11, 3), dtype, 1)
-    operators = on_all_names(image.shape, dtype)
-    step = operators.step(name, 0.0, 5)
-    assert np.array_equal(operators.apply(image[None], [step])[0], image)
-    limit = getattr(getattr(Domain(), operators.family_of(name)), name)
-    assert np.array_equal(OPERATORS[name](limit).apply(image, step.parameters), image)
+    images = np.stack([picture((11, 11, 3), dtype, seed) for seed in range(4)])
+    operators = on_all_names(images.shape[1:], dtype)
+    steps = [operators.step(name, 0.0, draw) for draw in range(4)]
+    assert np.array_equal(operators.apply(images, steps), images)
+    limit = getattr(getattr(EVERY, operators.family_of(name)), name)
+    unit = images.astype(np.float32) / np.float32(255 if dtype is np.uint8 else 1)
+    operator = OPERATORS[name](limit)
+    assert np.array_equal(operator.apply(unit, operator.parameters(np.zeros(4), np.arange(4), images.shape[1:])), unit)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_more_severity_changes_more_over_fifty_pictures(name: str, digits: np.ndarray) -> None:
-    operators = on_all_names(digits.shape[1:], np.uint8)
+@pytest.mark.parametrize("kind", ["digits", "colours"])
+def test_more_severity_changes_more_over_fifty_pictures(name: str, kind: str, digits: np.ndarray, colours: np.ndarray) -> None:
+    pictures = digits if kind == "digits" else colours
+    operators = on_all_names(pictures.shape[1:], np.uint8)
+    if name not in operators.names:
+        pytest.skip("for pictures with three channels")
     distances = []
     for severity in (0.0, 0.25, 0.5, 0.75, 1.0):
-        mutants = operators.apply(digits, [operators.step(name, severity, draw) for draw in range(len(digits))])
-        distances.append(np.abs(mutants.astype(float) - digits).mean())
+        mutants = operators.apply(pictures, [operators.step(name, severity, draw) for draw in range(len(pictures))])
+        distances.append(np.abs(mutants.astype(float) - pictures).mean())
     assert distances[0] == 0
     assert all(less < more for less, more in itertools.pairwise(distances)), distances
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     name=st.sampled_from(NAMES),
-    height=st.integers(4, 41),
-    width=st.integers(4, 41),
+    height=st.integers(1, 41),
+    width=st.integers(1, 41),
     channels=st.sampled_from([1, 3]),
     dtype=st.sampled_from([np.uint8, np.float32]),
     severity=st.floats(0, 1),
@@ -106,6 +140,8 @@ def test_more_severity_changes_more_over_fifty_pictures(name: str, digits: np.nd
 def test_shape_dtype_and_range_are_kept(name: str, height: int, width: int, channels: int, dtype: type, severity: float, draw: int) -> None:
     image = picture((height, width, channels), dtype, draw % 1000)
     operators = on_all_names(image.shape, dtype)
+    if name not in operators.names:
+        return
     before = image.copy()
     step = operators.step(name, severity, draw)
     mutant = operators.apply(image[None], [step])
@@ -117,32 +153,32 @@ def test_shape_dtype_and_range_are_kept(name: str, height: int, width: int, chan
     assert mutant.max() <= (255 if dtype is np.uint8 else 1)
     assert np.array_equal(image, before), "the input was changed"
     assert Step.from_json(json.loads(json.dumps(step.to_json()))) == step
-    direct = OPERATORS[name](None).apply(image, step.parameters)
-    assert direct.dtype == image.dtype
-    assert np.array_equal(direct, mutant[0])
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", [(1000, 777, 3), (31, 33, 2), (16, 16, 5)])
+@pytest.mark.parametrize("name", GREY)
+@pytest.mark.parametrize("shape", [(500, 377, 3), (31, 33, 2), (16, 16, 5)])
 def test_large_pictures_and_other_channel_counts_work(name: str, shape: tuple[int, int, int]) -> None:
     image = picture(shape, np.uint8, 3)
     operators = on_all_names(shape, np.uint8)
-    mutant = operators.apply(image[None], [operators.step(name, 0.7, 11)])[0]
+    if name not in operators.names:
+        pytest.skip("for square pictures")
+    mutant = operators.apply(image[None], [operators.step(name, 1.0, 11)])[0]
     assert mutant.shape == shape
     assert not np.array_equal(mutant, image)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", GREY)
 def test_the_file_range_scales_the_change(name: str, digits: np.ndarray) -> None:
     """The same picture in 0 to 16 and in 0 to 1 gets the same change."""
     unit = digits[7].astype(np.float32) / 255
-    narrow = NaturalOperators(Domain(), unit.shape, np.float32, (0, 1))
-    wide = NaturalOperators(Domain(), unit.shape, np.float32, (-8, 8))
+    narrow = NaturalOperators(EVERY, unit.shape, np.float32, (0, 1))
+    wide = NaturalOperators(EVERY, unit.shape, np.float32, (-8, 8))
     step = narrow.step(name, 0.8, 3)
     one = narrow.apply(unit[None], [step])
     other = wide.apply((unit * 16 - 8)[None], [wide.step(name, 0.8, 3)])
-    # Through JPEG both are rounded to 8 bits, where the last bit of a float may tip the scale.
-    assert np.abs(one * 16 - 8 - other).max() < (1.0 if name == "jpeg" else 1e-4)
+    # Where both are rounded to levels, the last bit of a float may tip the scale.
+    levels = {"jpeg": 1.0, "webp": 1.0, "clahe": 1.0, "equalize": 1.0, "posterize": 2.0}
+    assert np.abs(one * 16 - 8 - other).max() < levels.get(name, 1e-4)
 
 
 @settings(max_examples=200, deadline=None)
@@ -172,7 +208,7 @@ def test_shapes_smaller_than_a_pixel_show_faintly_on_tiny_pictures() -> None:
 def test_uint8_files_with_a_narrow_range_stay_inside_it() -> None:
     raw = load_digits().images[:20].astype(np.uint8)[..., None]  # 0 to 16
     operators = NaturalOperators(Domain(), raw.shape[1:], np.uint8, (0, 16))
-    for name in NAMES:
+    for name in operators.names:
         mutants = operators.apply(raw, [operators.step(name, 1.0, draw) for draw in range(len(raw))])
         assert mutants.dtype == np.uint8
         assert mutants.max() <= 16
@@ -188,7 +224,8 @@ def test_a_draw_decides_direction_and_place_and_not_the_size_of_the_change() -> 
 
 def test_results_do_not_depend_on_batch_order_or_neighbours(digits: np.ndarray) -> None:
     operators = on_all_names(digits.shape[1:], np.uint8)
-    steps = [operators.step(NAMES[i % len(NAMES)], 0.9, i) for i in range(len(digits))]
+    digits = np.concatenate([digits, digits, digits])
+    steps = [operators.step(operators.names[i % len(operators.names)], 0.9, i) for i in range(len(digits))]
     together = operators.apply(digits, steps)
     backwards = operators.apply(digits[::-1].copy(), steps[::-1])[::-1]
     alone = np.concatenate([operators.apply(digits[i : i + 1], steps[i : i + 1]) for i in range(len(digits))])
@@ -205,7 +242,7 @@ def test_the_global_random_generators_are_neither_read_nor_moved(digits: np.ndar
         np.random.seed(seed)
         random.seed(seed)
         before = (np.random.get_state()[1].tobytes(), random.getstate())
-        steps = [operators.step(NAMES[i % len(NAMES)], 1.0, i) for i in range(len(digits))]
+        steps = [operators.step(operators.names[i % len(operators.names)], 1.0, i) for i in range(len(digits))]
         results.append(operators.apply(digits, steps))
         assert before == (np.random.get_state()[1].tobytes(), random.getstate())
     assert np.array_equal(*results)
@@ -229,10 +266,17 @@ def test_a_recipe_replays_where_the_policy_has_switched_its_operator_off(digits:
     assert np.array_equal(narrow.replay(digits[0], [step]), wide.replay(digits[0], [step]))
 
 
-def test_an_attack_is_not_replayed_without_its_model(digits: np.ndarray) -> None:
+@pytest.mark.parametrize("severity", [0.0, 1.0])
+def test_an_attack_is_not_replayed_without_its_model(severity: float, digits: np.ndarray) -> None:
     operators = on_all_names(digits.shape[1:], np.uint8)
     with pytest.raises(DataError, match="pgd"):
-        operators.replay(digits[0], [Step("pgd", 1.0, 0, {})])
+        operators.replay(digits[0], [Step("pgd", severity, 0, {})])
+
+
+@pytest.mark.parametrize("parameters", [{}, {"degrees": "much"}, {"angle": 3.0}, {"degrees": [1.0, 2.0]}])
+def test_a_step_with_parameters_of_another_operator_is_refused(parameters: dict[str, object], digits: np.ndarray) -> None:
+    with pytest.raises(DataError, match="rotation"):
+        on_all_names(digits.shape[1:], np.uint8).replay(digits[0], [Step("rotation", 0.5, 0, parameters)])
 
 
 @pytest.mark.parametrize(
@@ -259,7 +303,7 @@ def _fingerprint() -> str:
     for shape, dtype in (((8, 8, 1), np.uint8), ((33, 40, 3), np.uint8), ((21, 17, 3), np.float32)):
         operators = on_all_names(shape, dtype)
         image = picture(shape, dtype, 5)
-        for name in NAMES:
+        for name in operators.names:
             step = operators.step(name, 0.83, 77)
             content.update(json.dumps(step.to_json()).encode())
             content.update(operators.apply(image[None], [step]).tobytes())

@@ -24,42 +24,86 @@ class _Family(BaseModel):
 class Geometry(_Family):
     rotation: Annotated[float, Field(ge=0, le=180)] | None = 15.0  # degrees, either way
     translation: Share | None = 0.08  # of each side
+    scale: Share | None = 0.12  # sides up to 1 + s times as long, or as short
+    shear: Share | None = 0.12  # slant along one side, share of the distance from the middle
     perspective: Annotated[float, Field(ge=0, le=0.4)] | None = 0.08  # corner shift, share of the side
     crop: Annotated[float, Field(ge=0, le=0.9)] | None = 0.12  # share of each side that is cut away before resizing back
     elastic: Share | None = 0.05  # displacement, share of the shorter side
     grid_distortion: Annotated[float, Field(ge=0, le=0.45)] | None = 0.2  # shift of grid lines, share of a cell
+    optical_distortion: Annotated[float, Field(ge=0, le=0.5)] | None = 0.15  # shift of a corner, share of its distance from the middle
+    stroke_width: Annotated[float, Field(ge=0, le=0.2)] | None = 0.02  # radius of dilation or erosion, share of the shorter side
+    # Off: mirror images keep the label only where no class has a handedness or an up and down.
+    horizontal_flip: Share | None = 0.0  # chance
+    vertical_flip: Share | None = 0.0  # chance
+    transpose: Share | None = 0.0  # chance; square pictures only
 
 
 class Photometry(_Family):
     brightness: Share | None = 0.25  # added, either way, share of the value range
     contrast: Annotated[float, Field(ge=0, lt=1)] | None = 0.5  # factor 1 - c to 1 + c about the picture's mean
     gamma: tuple[Annotated[float, Field(gt=0, le=1)], Annotated[float, Field(ge=1, le=10)]] | None = (0.5, 2.0)
+    tone_curve: Annotated[float, Field(ge=0, le=0.3)] | None = 0.15  # shift of the curve's inner points, share of the value range
+    illumination: Share | None = 0.3  # brightness from 1 - i to 1 + i times across the picture
+    clahe: Share | None = 0.6  # share of the evened-out picture
+    equalize: Share | None = 0.4  # likewise
+    auto_contrast: Share | None = 1.0  # share of the stretched picture
+    posterize: Share | None = 0.12  # step between levels, share of the value range
+    solarize: Share | None = 0.0  # lightest share of the value range, inverted; off: turns light into dark
+    invert: Share | None = 0.0  # chance; off: turns light into dark
+    sharpen: Annotated[float, Field(ge=0, le=4)] | None = 0.6  # times the difference from the neighbours' mean
+    unsharp_mask: Annotated[float, Field(ge=0, le=4)] | None = 0.8  # times the difference from a Gaussian blur
+    emboss: Share | None = 0.25  # height of the relief
+    # For pictures with three channels:
+    hue: Annotated[float, Field(ge=0, le=180)] | None = 12.0  # degrees about the grey axis, either way
+    saturation: Share | None = 0.5  # factor 1 - s to 1 + s about grey
+    rgb_shift: Share | None = 0.08  # added to the channel that changes most, share of the value range
+    colour_temperature: Annotated[float, Field(ge=0, le=100)] | None = 50.0  # mired, warmer or colder than daylight
+    to_gray: Share | None = 1.0  # share of the colour taken away
+    sepia: Share | None = 0.5  # share of the brown picture
 
 
 class Blur(_Family):
     gaussian_blur: Annotated[float, Field(ge=0, le=0.5)] | None = 0.02  # standard deviation, share of the shorter side
+    box_blur: Annotated[float, Field(ge=0, le=0.5)] | None = 0.05  # side beyond one pixel, share of the shorter side
     motion_blur: Share | None = 0.06  # length, share of the shorter side
+    defocus: Annotated[float, Field(ge=0, le=0.5)] | None = 0.025  # radius, share of the shorter side
+    zoom_blur: Annotated[float, Field(ge=0, le=0.5)] | None = 0.08  # zoom while the shutter is open
+    median_blur: Annotated[float, Field(ge=0, le=0.2)] | None = 0.02  # three by three passes, share of the shorter side's pixels
+    glass_blur: Annotated[float, Field(ge=0, le=0.2)] | None = 0.03  # shift of a pixel, share of the shorter side
+    ringing: Share | None = 0.6  # share of the picture without fine detail
+    chromatic_aberration: Annotated[float, Field(ge=0, le=0.2)] | None = 0.02  # size of red and blue against green; three channels only
 
 
 class Noise(_Family):
     gaussian_noise: Share | None = 0.10  # standard deviation, share of the value range
+    uniform_noise: Share | None = 0.15  # greatest change, share of the value range
+    shot_noise: Share | None = 0.12  # standard deviation at full light, share of the value range
+    multiplicative_noise: Share | None = 0.2  # standard deviation of the factor
+    iso_noise: Share | None = 0.08  # standard deviation of brightness, share of the value range; three channels only
     salt_pepper: Share | None = 0.03  # share of pixels
 
 
 class Weather(_Family):
     fog: Share | None = 0.5  # how much of the picture its densest spot hides
     rain: Share | None = 0.5  # density and darkening
+    snow: Share | None = 0.5  # density of flakes and veil
+    spatter: Share | None = 0.3  # drops, share of a random relief's range
     shadow: Share | None = 0.5  # darkening inside the shadow
     sun_flare: Share | None = 0.6  # how much of the picture its brightest spot hides
 
 
 class Compression(_Family):
     jpeg: Annotated[int, Field(ge=1, le=100)] | None = 25  # lowest quality; 100 switches it off
+    webp: Annotated[int, Field(ge=1, le=100)] | None = 25  # lowest quality; 100 switches it off
     downscale: Annotated[float, Field(gt=0, le=1)] | None = 0.8  # smallest factor; 1 switches it off
 
 
 class Occlusion(_Family):
     patch: Share | None = 0.05  # share of the area covered by one constant patch
+    holes: Share | None = 0.05  # share of the area covered by five squares
+    grid_dropout: Share | None = 0.06  # share of the area covered by a grid of squares
+    stripes: Share | None = 0.06  # share of the area covered by a bar across and one down
+    pixel_dropout: Share | None = 0.04  # share of pixels
 
 
 class Adversarial(_Family):

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gate.domains.chains import Steps
+from gate.domains.image.batches import apply_columns, columns_of, together
 from gate.domains.image.limits import Domain
 from gate.domains.image.operators import OPERATORS, Operator
 from gate.domains.image.recipe import Step
-from gate.errors import DataError, UsageError
+from gate.errors import UsageError
 
 __all__ = ["NaturalOperators"]
 
@@ -44,12 +45,12 @@ class NaturalOperators:
         self._operators: dict[str, Operator] = {}
         for name, operator in OPERATORS.items():
             limit = getattr(getattr(domain, operator.family), name)
-            if not operator.off(limit):
+            if not operator.off(limit) and operator.fits(shape):
                 self._operators[name] = operator(limit)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those switched on, in a fixed order."""
+        """Those switched on and made for pictures of this shape, in a fixed order."""
         return tuple(self._operators)
 
     def family_of(self, name: str) -> str:
@@ -70,10 +71,13 @@ class NaturalOperators:
         """
         self.family_of(name)
         if name not in self._operators:
+            if not OPERATORS[name].fits(self._shape):
+                raise UsageError(f"The operator {name!r} is not made for pictures {self._shape}.")
             raise UsageError(f"The operator {name!r} is switched off.", hint="The policy's domain sets its limit to null or 0.")
         if not 0 <= severity <= 1:
             raise UsageError(f"The severity {severity!r} of {name!r} is not between 0 and 1.")
-        return Step(name, float(severity), int(draw), self._operators[name].parameters(float(severity), int(draw), self._shape))
+        one: Step = self.steps(np.array([self.names.index(name)]), np.array([float(severity)]), np.array([int(draw)]))[0]
+        return one
 
     def steps(self, operators: npt.NDArray[np.int64], severities: npt.NDArray[np.float64], draws: npt.NDArray[np.int64]) -> Steps:
         """N steps by column; row by row what ``step`` makes of the same arguments.
@@ -83,12 +87,10 @@ class NaturalOperators:
             severities: 0 to 1, [N].
             draws: not negative, [N].
         """
+        named = tuple(self._operators.values())
         parameters: dict[int, tuple[npt.NDArray[np.int64], dict[str, Any]]] = {}
-        for position, operator in enumerate(self._operators.values()):
-            rows = np.flatnonzero(operators == position)
-            if len(rows):
-                made = [operator.parameters(float(severities[row]), int(draws[row]), self._shape) for row in rows]
-                parameters[position] = (rows, {name: [one[name] for one in made] for name in made[0]})
+        for position, rows in together(operators):
+            parameters[position] = (rows, named[position].parameters(severities[rows], draws[rows], self._shape))
         return Steps(self.names, operators, severities, draws, parameters, Step)
 
     def apply(self, x: npt.NDArray[Any], steps: Sequence[Step]) -> npt.NDArray[Any]:
@@ -96,24 +98,18 @@ class NaturalOperators:
 
         Args:
             x: [N, H, W, C] in the file's dtype.
-            steps: N steps of natural operators.
+            steps: N steps of natural operators: ``Steps`` as made by ``steps``, or any sequence.
 
         Returns:
             A new array [N, H, W, C] in the file's dtype.
 
         Raises:
-            DataError: a step's operator is no natural one.
+            DataError: a step's operator is no natural one, or its parameters are not that operator's.
         """
         if x.shape != (len(steps), *self._shape) or x.dtype != self._dtype:
             raise ValueError(f"expected {len(steps)} samples {self._shape} of {self._dtype}, got {x.shape} of {x.dtype}")
-        extent = np.float32(self._high - self._low)
-        result = x.copy()
-        for index, step in enumerate(steps):
-            if step.severity == 0:
-                continue
-            unit = (x[index].astype(np.float32) - np.float32(self._low)) / extent
-            result[index] = self._quantised(self._operator(step).apply(unit, step.parameters) * extent + np.float32(self._low))
-        return result
+        changed: npt.NDArray[Any] = apply_columns(x, columns_of(steps), self._low, self._high)
+        return changed
 
     def replay(self, x_seed: npt.NDArray[Any], recipe: Sequence[Step]) -> npt.NDArray[Any]:
         """The mutant [H, W, C] that a recipe makes of one seed input [H, W, C].
@@ -125,16 +121,3 @@ class NaturalOperators:
         for step in recipe:
             batch = self.apply(batch, [step])
         return np.array(batch[0])
-
-    def _operator(self, step: Step) -> Operator:
-        if step.operator not in OPERATORS:
-            raise DataError(
-                f"The operator {step.operator!r} can't be replayed from its parameters.",
-                hint="Attacks and coverage gradients need the model they were made with; use the saved file of the mutant.",
-            )
-        # Parameters are explicit, so a recipe replays also where this policy switches its operator off.
-        return self._operators.get(step.operator) or OPERATORS[step.operator](None)
-
-    def _quantised(self, values: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        clipped = np.clip(values, self._low, self._high)
-        return (np.rint(clipped) if self._dtype == np.uint8 else clipped).astype(self._dtype)

@@ -2,39 +2,75 @@
 
 from __future__ import annotations
 
+from gate.domains.image.operators import blur, compression, geometry, noise, occlusion, photometry, weather
 from gate.domains.image.operators.base import Operator
-from gate.domains.image.operators.blur import GaussianBlur, MotionBlur
-from gate.domains.image.operators.compression import Downscale, Jpeg
-from gate.domains.image.operators.geometry import Crop, Elastic, GridDistortion, Perspective, Rotation, Translation
-from gate.domains.image.operators.noise import GaussianNoise, SaltPepper
-from gate.domains.image.operators.occlusion import Patch
-from gate.domains.image.operators.photometry import Brightness, Contrast, Gamma
-from gate.domains.image.operators.weather import Fog, Rain, Shadow, SunFlare
 
 __all__ = ["OPERATORS", "Operator"]
 
 OPERATORS: dict[str, type[Operator]] = {
     operator.name: operator
     for operator in (
-        Rotation,
-        Translation,
-        Perspective,
-        Crop,
-        Elastic,
-        GridDistortion,
-        Brightness,
-        Contrast,
-        Gamma,
-        GaussianBlur,
-        MotionBlur,
-        GaussianNoise,
-        SaltPepper,
-        Fog,
-        Rain,
-        Shadow,
-        SunFlare,
-        Jpeg,
-        Downscale,
-        Patch,
+        geometry.Rotation,
+        geometry.Translation,
+        geometry.Scale,
+        geometry.Shear,
+        geometry.Perspective,
+        geometry.Crop,
+        geometry.Elastic,
+        geometry.GridDistortion,
+        geometry.OpticalDistortion,
+        geometry.StrokeWidth,
+        geometry.HorizontalFlip,
+        geometry.VerticalFlip,
+        geometry.Transpose,
+        photometry.Brightness,
+        photometry.Contrast,
+        photometry.Gamma,
+        photometry.ToneCurve,
+        photometry.Illumination,
+        photometry.Clahe,
+        photometry.Equalize,
+        photometry.AutoContrast,
+        photometry.Posterize,
+        photometry.Solarize,
+        photometry.Invert,
+        photometry.Sharpen,
+        photometry.UnsharpMask,
+        photometry.Emboss,
+        photometry.Hue,
+        photometry.Saturation,
+        photometry.RgbShift,
+        photometry.ColourTemperature,
+        photometry.ToGray,
+        photometry.Sepia,
+        blur.GaussianBlur,
+        blur.BoxBlur,
+        blur.MotionBlur,
+        blur.Defocus,
+        blur.ZoomBlur,
+        blur.MedianBlur,
+        blur.GlassBlur,
+        blur.Ringing,
+        blur.ChromaticAberration,
+        noise.GaussianNoise,
+        noise.UniformNoise,
+        noise.ShotNoise,
+        noise.MultiplicativeNoise,
+        noise.IsoNoise,
+        noise.SaltPepper,
+        weather.Fog,
+        weather.Rain,
+        weather.Snow,
+        weather.Spatter,
+        weather.Shadow,
+        weather.SunFlare,
+        compression.Jpeg,
+        compression.Webp,
+        compression.Downscale,
+        occlusion.Patch,
+        occlusion.Holes,
+        occlusion.GridDropout,
+        occlusion.Stripes,
+        occlusion.PixelDropout,
     )
 }

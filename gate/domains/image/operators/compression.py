@@ -1,4 +1,4 @@
-"""What storing and sending does: JPEG, and a smaller size on the way."""
+"""What storing and sending does: JPEG, WebP, and a smaller size on the way. Made by albumentations, picture by picture."""
 
 from __future__ import annotations
 
@@ -6,31 +6,50 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from gate.domains.image import albumentations_adapter as library
-from gate.domains.image.operators.base import Image, Operator, Shape
+from gate.domains.image.operators.base import Columns, OneByOne, Shape
 
-__all__ = ["Downscale", "Jpeg"]
+__all__ = ["Downscale", "Jpeg", "Webp"]
+
+Severities = npt.NDArray[np.float64]
+Draws = npt.NDArray[np.float64]
+Image = npt.NDArray[np.float32]
 
 
-class _Compression(Operator):
+class _Compression(OneByOne):
     family: ClassVar[str] = "compression"
 
 
-class Jpeg(_Compression):
-    """Written with a quality between 100 and the limit (at severity 1)."""
+class _Written(_Compression):
+    """Written with a quality between 100 and the limit (at severity 1) and read again."""
 
-    name = "jpeg"
+    ending: ClassVar[str]
 
     @classmethod
     def off(cls, limit: Any) -> bool:
         return limit is None or limit == 100
 
-    def _parameters(self, severity: float, random: np.random.Generator, shape: Shape) -> dict[str, Any]:
-        return {"quality": round(100 - severity * (100 - int(self.limit)))}
+    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+        return {"quality": np.rint(100 - severities * (100 - int(self.limit))).astype(np.int64)}
 
-    def _apply(self, image: Image, parameters: Mapping[str, Any]) -> Image:
-        return image if parameters["quality"] == 100 else library.jpeg(image, parameters["quality"])
+    def _one(self, image: Image, parameters: Mapping[str, Any]) -> Image:
+        return image if parameters["quality"] == 100 else library.written(image, int(parameters["quality"]), self.ending)
+
+
+class Jpeg(_Written):
+    """Written as JPEG with a quality between 100 and the limit (at severity 1)."""
+
+    name = "jpeg"
+    ending = ".jpg"
+
+
+class Webp(_Written):
+    """Written as WebP with a quality between 100 and the limit (at severity 1)."""
+
+    name = "webp"
+    ending = ".webp"
 
 
 class Downscale(_Compression):
@@ -46,18 +65,16 @@ class Downscale(_Compression):
     def off(cls, limit: Any) -> bool:
         return limit is None or limit == 1
 
-    def _parameters(self, severity: float, random: np.random.Generator, shape: Shape) -> dict[str, Any]:
-        return {"factor": 1 - severity * (1 - float(self.limit))}
+    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+        return {"factor": 1 - severities * (1 - float(self.limit))}
 
-    def _apply(self, image: Image, parameters: Mapping[str, Any]) -> Image:
+    def _one(self, image: Image, parameters: Mapping[str, Any]) -> Image:
         if parameters["factor"] == 1:
             return image
-        height, width = image.shape[:2]
-        exact = parameters["factor"] * min(height, width)
+        exact = parameters["factor"] * min(image.shape[:2])
         smaller = max(1, int(exact))
-        share = min(1.0, max(0.0, exact - smaller))
-        mixed = (1 - share) * self._through(image, smaller) + share * self._through(image, smaller + 1)
-        return np.asarray(mixed, dtype=np.float32)
+        share = np.float32(min(1.0, max(0.0, exact - smaller)))
+        return (1 - share) * self._through(image, smaller) + share * self._through(image, smaller + 1)
 
     @staticmethod
     def _through(image: Image, shorter: int) -> Image:
