@@ -125,6 +125,8 @@ class Guide:
             "ascent": asdict(ascent),
         }
         said, made = self._worker.call("climb", parameters, {"x": parents, "targets": aim["targets"]})
+        if made["x"].shape != (len(made["rows"]), *parents.shape[1:]):
+            raise WorkerError("The worker answered a climb with something else than mutants of its inputs.", where="worker process")
         if not len(made["rows"]):
             self._ways.learn(way, 0.0, float(said["work"]))
             return None

@@ -112,8 +112,10 @@ def test_what_a_worker_makes_is_held_to_the_bound_however_it_cheats(cheat: Any, 
             change = (mutant.astype(float) - parent) / 255
             size = np.abs(change).max() if MODEL_OPERATORS[recipe[-1].operator].norm == "linf" else np.sqrt(np.square(change).mean())
             assert size <= bounds[recipe[-1].operator]
-            assert valid or len(recipe) > 1 or mutant.std() < 0.3 * made.seeds.x[seed].std()
             rows += 1
+            if recipe[-1].operator == "coverage_gradient":
+                continue  # whose passes are kept: what was cut back earns nothing, see test_guide
+            assert valid or len(recipe) > 1 or mutant.std() < 0.3 * made.seeds.x[seed].std()
     assert rows >= 3
 
 
