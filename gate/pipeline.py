@@ -365,7 +365,7 @@ def _fuzz(
     work.deadline.check()
     campaign = _campaign(work, worker, domain, preflight.output_kind, initial, deterministic=preflight.deterministic)
     if work.earlier_corpus is not None:
-        names = campaign.search.choice.names
+        names = campaign.search.operators
         work.reuse = Reuse(work.earlier_corpus, domain, work.seeds.x, work.seeds.ids, known_ids=clean.ids, operators=names)
         campaign.search.reuse = work.reuse
     work.events.emit("phase", name="fuzz")
