@@ -8,7 +8,7 @@ import cloudpickle
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Broken", "Precise", "Roomy"]
+__all__ = ["Broken", "Precise", "Roomy", "Wavering"]
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -60,4 +60,28 @@ class Broken(nn.Module):
         hidden = self.hidden(x.flatten(1))
         torch._dynamo.graph_break()
         scores: Tensor = self.head(torch.relu(hidden))
+        return scores
+
+
+class Wavering(nn.Module):
+    """[N, 1, 8, 8] in 0..1 -> 4 logits: the brightest of four stripes in full precision, the one beside it in any other.
+
+    Its memory is full beyond 20 samples at once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        weight = torch.zeros(4, 8, 4, 2)
+        for stripe in range(4):
+            weight[stripe, :, stripe] = 20 / 16
+        self.hidden = nn.Linear(64, 4, bias=False)
+        self.hidden.weight.data = weight.reshape(4, 64)
+        self.head = nn.Linear(4, 4, bias=False)
+        self.head.weight.data = torch.eye(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > 20:
+            raise torch.OutOfMemoryError(f"no room for {len(x)}")
+        hidden = self.hidden(x.flatten(1))
+        scores: Tensor = self.head(hidden if hidden.dtype == torch.float32 else hidden.roll(1, dims=1))
         return scores
