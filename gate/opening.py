@@ -23,7 +23,7 @@ from gate.campaign.preflight import Preflight
 from gate.campaign.probes import Probed, Tally, run_probes
 from gate.campaign.supervisor import Worker
 from gate.domains.domain import InputDomain
-from gate.domains.image.marks import shown, starts
+from gate.domains.image.marks import shown, sliding, starts
 from gate.domains.image.probes import probes
 from gate.metrics.intervals import wilson
 from gate.oracles.non_finite import NonFinite
@@ -142,14 +142,15 @@ def _mark(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight,
         work.marks = MarksSummary(reason="the policy gives universal marks no share (arms.marks)")
         return
     height, width, channels = work.seeds.x.shape[1:]
-    plain = starts(work.policy.policy.domain.marks, (height, width, channels), value_range, work.settings.seed)
+    shape, limits = (height, width, channels), work.policy.policy.domain.marks
     count = work.campaign.outcome.counts["marks"] = ArmCount()
     started = work.budget.seconds
     seconds = _seconds(work, share)
     search = MarkSearch(
         worker,
         work.seeds,
-        plain,
+        starts(limits, shape, value_range, work.settings.seed),
+        sliding(limits, shape, value_range),
         value_range=value_range,
         classes=len(work.classes),
         output_kind=preflight.output_kind,
@@ -164,7 +165,7 @@ def _mark(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight,
     found = tuple(_described(work, domain, one, len(done.found), value_range) for one in done.found)
     count.findings = sum(one.shortcut for one in found)
     count.seconds = work.budget.seconds - started
-    work.marks = _summary(done, found, len(plain))
+    work.marks = _summary(done, found)
     work.events.emit("marks", found=len(found), shortcuts=count.findings, highest=found[0].rate if found else None, reason=done.reason)
 
 
@@ -188,14 +189,14 @@ def _needed(work: Work, share: float) -> Callable[[int], str]:
     return lambda least: f"a budget of {math.ceil(least / share):,} executions, or a larger share (arms.marks), would pay for it"
 
 
-def _summary(done: Marked, found: tuple[UniversalMark, ...], plain: int) -> MarksSummary:
+def _summary(done: Marked, found: tuple[UniversalMark, ...]) -> MarksSummary:
     made = done.plan
     return MarksSummary(
         reason=done.reason,
         gradients=done.gradients,
         searched=made.inputs if made else 0,
         held_out=made.held_out if made else 0,
-        starts=plain,
+        starts=made.starts if made else 0,
         improved=made.levels if made else (),
         model_calls=done.model_calls,
         marks=found,

@@ -26,6 +26,7 @@ class Plan:
     """What is done with an allowance."""
 
     inputs: int  # that marks are searched on
+    starts: int  # marks in the screen, the first of them
     levels: tuple[tuple[int, int], ...]  # (candidates, steps on each of them), in order; none where there is only enough for the screen
     finalists: int
     held_out: int  # inputs that each finalist is measured on
@@ -36,26 +37,28 @@ def least_work(starts: int) -> int:
     return starts * LEAST_INPUTS + LEAST_HELD_OUT
 
 
-def plan(allowance: int, *, starts: int, candidates: int, inputs: int, held_out: int, gradients: bool) -> Plan | None:
+def plan(allowance: int, *, plain: int, starts: int, candidates: int, inputs: int, held_out: int, gradients: bool) -> Plan | None:
     """The plan for an allowance in forward-equivalents; None where it does not pay for the screen.
 
     Args:
         allowance: of model work.
-        starts: marks in the screen.
+        plain: marks that the screen has at least.
+        starts: marks that it has where they take no more than a quarter of the allowance.
         candidates: (class, kind) pairs.
         inputs: seed inputs to search on, ``LEAST_INPUTS`` or more.
         held_out: others to measure on, ``LEAST_HELD_OUT`` or more.
         gradients: whether the model has them; else evolution tries ``CHILDREN`` variants a step.
     """
-    if allowance < least_work(starts):
+    if allowance < least_work(plain):
         return None
     inputs = min(inputs, LEAST_INPUTS if allowance < 2_000 else 16 if allowance < 20_000 else 32)
+    starts = starts if starts * inputs <= allowance / 4 else plain
     while starts * inputs + LEAST_HELD_OUT > allowance / 2 and inputs > LEAST_INPUTS:
         inputs -= 1
     left = allowance - starts * inputs
     finalists = max(1, min(candidates, FINALISTS, left // (4 * LEAST_HELD_OUT)))
-    held_out = max(LEAST_HELD_OUT, min(held_out, MOST_HELD_OUT, left // (4 * finalists)))
-    left -= finalists * held_out
+    measured = max(LEAST_HELD_OUT, min(held_out, MOST_HELD_OUT, left // (4 * finalists)))
+    left -= finalists * measured
     cost = (3 if gradients else CHILDREN) * inputs  # of one step on one candidate
     sizes = [candidates]
     while sizes[-1] > finalists:
@@ -69,4 +72,5 @@ def plan(allowance: int, *, starts: int, candidates: int, inputs: int, held_out:
         steps = min(MOST_STEPS, part // (affordable * cost))
         levels.append((affordable, steps))
         left -= affordable * steps * cost
-    return Plan(inputs, tuple(levels), finalists, held_out)
+    measured = min(held_out, MOST_HELD_OUT, measured + left // finalists)  # what is left narrows the intervals
+    return Plan(inputs, starts, tuple(levels), finalists, measured)

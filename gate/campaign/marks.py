@@ -84,6 +84,7 @@ class MarkSearch:
         worker: with the model loaded.
         seeds: the seed inputs.
         starts: plain marks, whose kinds are the kinds that are searched.
+        more: further ones for the screen, where there is enough work to spend.
         value_range: lowest and highest value of a file.
         classes: that the model tells apart.
         output_kind: how to read the model's output.
@@ -98,6 +99,7 @@ class MarkSearch:
         worker: Worker,
         seeds: Seeds,
         starts: Sequence[Mark],
+        more: Sequence[Mark] = (),
         *,
         value_range: tuple[float, float],
         classes: int,
@@ -109,7 +111,8 @@ class MarkSearch:
     ) -> None:
         self._worker = worker
         self._seeds = seeds
-        self._starts = tuple(starts)
+        self._plain = len(starts)
+        self._starts = (*starts, *more)
         self._range = value_range
         self._classes = classes
         self._output_kind = output_kind
@@ -138,6 +141,7 @@ class MarkSearch:
             kinds = tuple(dict.fromkeys(mark.kind for mark in self._starts))
             made = plan(
                 allowance,
+                plain=self._plain,
                 starts=len(self._starts),
                 candidates=self._classes * len(kinds),
                 inputs=len(searched),
@@ -145,7 +149,7 @@ class MarkSearch:
                 gradients=self._gradients,
             )
             if made is None:
-                least = least_work(len(self._starts))
+                least = least_work(self._plain)
                 self.outcome.reason = f"its share pays for {allowance} model calls and the first look takes {least}; {needed(least)}"
             else:
                 self.outcome.plan = made
@@ -171,7 +175,7 @@ class MarkSearch:
     def _search(self, made: Plan, kinds: tuple[str, ...], searched: np.ndarray, held_out: np.ndarray) -> None:
         rows = searched[: made.inputs]
         x, labels = self._seeds.x[rows], self._seeds.labels[rows]
-        candidates = self._screen(x, labels, kinds)
+        candidates = self._screen(self._starts[: made.starts], x, labels, kinds)
         self._note(candidates, kinds)
         for size, steps in made.levels:
             if self._late():
@@ -187,16 +191,15 @@ class MarkSearch:
         scores = {(one.mark.kind, one.target): one.score for one in candidates}
         self.outcome.by_class = {kind: tuple(scores[kind, target] for target in range(self._classes)) for kind in kinds}
 
-    def _screen(self, x: np.ndarray, labels: np.ndarray, kinds: tuple[str, ...]) -> list[_Candidate]:
-        """For each class and kind the plain mark that moves most towards it."""
-        scores = self._scores(self._starts, x, labels)
+    def _screen(self, starts: Sequence[Mark], x: np.ndarray, labels: np.ndarray, kinds: tuple[str, ...]) -> list[_Candidate]:
+        """For each class and kind the mark to start from that moves most towards it."""
+        scores = self._scores(starts, x, labels)
         found = []
         for kind in kinds:
-            rows = [row for row, mark in enumerate(self._starts) if mark.kind == kind]
+            rows = [row for row, mark in enumerate(starts) if mark.kind == kind]
             best = scores[rows].argmax(axis=0)
             found += [
-                _Candidate(self._starts[rows[best[target]]], target, float(scores[rows[best[target]], target]))
-                for target in range(self._classes)
+                _Candidate(starts[rows[best[target]]], target, float(scores[rows[best[target]], target])) for target in range(self._classes)
             ]
         return found
 

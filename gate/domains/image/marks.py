@@ -13,7 +13,7 @@ from gate.domains.image.limits import Marks
 from gate.domains.mark import Mark
 from gate.randomness import generator
 
-__all__ = ["KINDS", "shown", "starts"]
+__all__ = ["KINDS", "shown", "sliding", "starts"]
 
 KINDS = ("patch", "border", "blend")
 CELLS = 4  # of a pattern along the shorter side of what it fills
@@ -43,14 +43,12 @@ def starts(limits: Marks, shape: tuple[int, int, int], value_range: tuple[float,
     """
     height, width, _ = shape
     found: list[Mark] = []
-    edge = min(math.floor(math.sqrt((limits.patch or 0.0) * height * width) + 1e-9), height, width)
+    edge = _edge(limits, shape)
     if edge >= 1:
         corners = [(0, 0), (0, width - edge), (height - edge, 0), (height - edge, width - edge)]
-        for top, left in [*corners, ((height - edge) // 2, (width - edge) // 2)]:
-            weight = np.zeros((height, width, 1), dtype=np.float32)
-            weight[top : top + edge, left : left + edge] = 1
+        for place in [*corners, ((height - edge) // 2, (width - edge) // 2)]:
             cell = max(1, edge // CELLS)
-            found += [Mark("patch", weight, _pattern(shape, value_range, lit)) for lit in (_dark, _bright, _chequers(cell))]
+            found += [_square(place, edge, shape, _pattern(shape, value_range, lit)) for lit in (_dark, _bright, _chequers(cell))]
     frame = math.floor((limits.border or 0.0) * min(height, width) + 1e-9)
     if frame >= 1:
         weight = np.ones((height, width, 1), dtype=np.float32)
@@ -64,6 +62,28 @@ def starts(limits: Marks, shape: tuple[int, int, int], value_range: tuple[float,
         noise = generator(seed, "mark noise").uniform(*value_range, size=shape)
         found.append(Mark("blend", weight, noise.astype(np.float32)))
     return tuple(found)
+
+
+def sliding(limits: Marks, shape: tuple[int, int, int], value_range: tuple[float, float]) -> tuple[Mark, ...]:
+    """White and black squares in every place, half a square apart: where there is work to spend, a mark is looked for anywhere."""
+    edge = _edge(limits, shape)
+    if edge < 1:
+        return ()
+    rows, columns = (sorted({*range(0, side - edge, max(1, edge // 2)), side - edge}) for side in shape[:2])
+    places = [(top, left) for top in rows for left in columns]
+    return tuple(_square(place, edge, shape, _pattern(shape, value_range, lit)) for place in places for lit in (_bright, _dark))
+
+
+def _edge(limits: Marks, shape: tuple[int, int, int]) -> int:
+    """Pixels of a square patch's side."""
+    height, width, _ = shape
+    return min(math.floor(math.sqrt((limits.patch or 0.0) * height * width) + 1e-9), height, width)
+
+
+def _square(place: tuple[int, int], edge: int, shape: tuple[int, int, int], picture: Plane) -> Mark:
+    weight = np.zeros((*shape[:2], 1), dtype=np.float32)
+    weight[place[0] : place[0] + edge, place[1] : place[1] + edge] = 1
+    return Mark("patch", weight, picture)
 
 
 Lit = Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], Any]
