@@ -25,6 +25,7 @@ from gate.report.coverage import evidence_flags, false_note
 from gate.report.coverage_tables import coverage_page
 from gate.report.gallery import MOST, Card, Gallery, gallery
 from gate.report.invalid_words import reasons_in_words
+from gate.report.marks import marks_page, probes_page
 from gate.report.numbers import amount, count, duration, interval, is_share, share, split
 from gate.report.pictures import Picture
 from gate.report.text import NAME, visible
@@ -52,7 +53,7 @@ from gate.report.words import (
     title,
     worst_first,
 )
-from gate.result import CampaignSummary, Metric, ModelInfo, Result, RuleResult, Status
+from gate.result import ArmSummary, CampaignSummary, Metric, ModelInfo, Result, RuleResult, Status
 
 __all__ = ["render"]
 
@@ -147,6 +148,8 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "no_rules": no_rules(result),
         "weak": weak,
         "coverage": coverage_page(result),
+        "marks": marks_page(result, folder),
+        "probes": probes_page(result, folder),
         "operators": operators,
         "causes": causes[:_CAUSE_CARDS],
         "more_causes": causes[_CAUSE_CARDS:],
@@ -182,6 +185,8 @@ def _sections(page: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("weak", "Weak spots", page["weak"]),
         ("coverage", "Coverage", page["coverage"]["rows"]),
         ("operators", "Mutations", page["operators"]),
+        ("marks", "Marks", page["marks"]),
+        ("probes", "Probes", page["probes"]),
         ("causes", "Root causes", page["causes"]),
         ("defects", "Defects", True),
         ("metrics", "All metrics", page["all_metrics"]),
@@ -512,13 +517,19 @@ def _arms(campaign: CampaignSummary | None) -> list[dict[str, str]]:
         {
             "name": name,
             "executions": count(arm.executions),
-            "valid": f"{count(arm.valid)} ({share(arm.valid / arm.executions)})" if arm.executions else count(arm.valid),
+            "valid": _valid(name, arm),
             "findings": count(arm.findings),
             "defects": count(arm.defects),
             "model_calls": count(arm.model_calls),
         }
         for name, arm in list(campaign.arms.items() if campaign else ())[:_MOST_ARMS]
     ]
+
+
+def _valid(name: str, arm: ArmSummary) -> str:
+    if name in ("probes", "marks"):
+        return "not asked"  # nothing that is shown there has a label to keep
+    return f"{count(arm.valid)} ({share(arm.valid / arm.executions)})" if arm.executions else count(arm.valid)
 
 
 def _data(result: Result) -> list[dict[str, str]]:
