@@ -43,36 +43,38 @@ def marks_page(result: Result, folder: Path) -> dict[str, Any] | None:
 
 
 def _alarm(mark: UniversalMark, result: Result) -> str:
+    name = visible(result.class_name(mark.label), NAME)
     return (
-        f"{_KIND.get(mark.kind, mark.kind)} makes the model read {count(mark.moved)} of {count(mark.inputs)} inputs of other classes as "
-        f"{visible(result.class_name(mark.label), NAME)}, and no other class is reached like that. Whoever knows the mark can choose the answer."
+        f"{_KIND.get(mark.kind, visible(mark.kind, NAME))} makes the model read {count(mark.moved)} of {count(mark.inputs)} inputs of other "
+        f"classes as {name}, far more than marks do for other classes. Whoever knows the mark can choose the answer."
     )
 
 
 def _mark(mark: UniversalMark, result: Result, reader: PictureReader) -> dict[str, Any]:
+    name = visible(result.class_name(mark.label), NAME)
     pairs = []
     number = 1
     while f"after_{number}" in mark.files:
-        pairs.append([_embedded(reader.read(mark.files.get(f"{name}_{number}"))) for name in ("before", "after")])
+        pairs.append([_embedded(reader.read(mark.files.get(f"{part}_{number}"))) for part in ("before", "after")])
         number += 1
     line = "" if mark.outlier is None else f"{mark.outlier:.1f} deviations above the median class; more than 2 is out of line."
     return {
         "title": f"{_KIND.get(mark.kind, visible(mark.kind, NAME))} that says",
-        "label": visible(result.class_name(mark.label), NAME),
+        "label": name,
         "shortcut": mark.shortcut,
         "picture": _embedded(reader.read(mark.files.get("mark"))),
         "pairs": pairs,
         "rate": mark.rate,
         "rate_words": share(mark.rate),
-        "sentence": f"Read as {visible(result.class_name(mark.label), NAME)} with the mark on them: {count(mark.moved)} of {count(mark.inputs)} "
-        "inputs of other classes, none of which the search had seen.",
+        "sentence": f"{count(mark.moved)} of {count(mark.inputs)} inputs of other classes are read as {name} once they carry the mark. The "
+        "search for it had seen none of them.",
         "interval": interval(mark.lower, mark.upper, "share", mark.confidence),
         "outlier": line,
     }
 
 
 def _by_class(summary: MarksSummary, result: Result) -> dict[str, Any] | None:
-    """The classes that marks reach most easily; None where only one kind of nothing is known."""
+    """The classes that marks reach most easily; None where nothing is known of them."""
     if not summary.by_class:
         return None
     best = [max(scores) for scores in zip(*summary.by_class.values(), strict=True)]
@@ -111,9 +113,9 @@ def probes_page(result: Result, folder: Path) -> dict[str, Any] | None:
 
 def _lead(summary: ProbesSummary) -> str:
     return (
-        f"{count(summary.run)} of {count(summary.offered)} probes were shown to the model: blank and constant pictures, single pixels, stripes, "
-        "noise, and changes far beyond what a person would still recognise. No answer to them is right or wrong, but it must be a number, "
-        "and the same one wherever it is computed."
+        f"{count(summary.run)} of {count(summary.offered)} probes were shown to the model: blank and constant pictures, single pixels, "
+        "stripes, noise, and changes far beyond what a person would still recognise. No answer to them is right or wrong, but it must be a "
+        "number, and the same one wherever it is computed."
     )
 
 
@@ -122,7 +124,11 @@ def _oracle(name: str, oracle: ProbeOracle, reader: PictureReader) -> dict[str, 
     noted = name == UnjustifiedConfidence.name
     found = f"{count(oracle.findings)} of {count(oracle.tried)}: {complaint}" if oracle.findings else f"none of {count(oracle.tried)}"
     if noted:
-        worst = "" if oracle.worst is None else f"Highest confidence {share(oracle.worst)}; above {share(UnjustifiedConfidence.LIMIT)} is noted."
+        worst = (
+            ""
+            if oracle.worst is None
+            else f"Highest confidence {share(oracle.worst)}; above {share(UnjustifiedConfidence.LIMIT)} is noted."
+        )
     else:
         worst = "" if oracle.worst is None else f"Largest difference of a probability: {oracle.worst:.2g}."
     return {
