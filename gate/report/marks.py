@@ -45,8 +45,8 @@ def marks_page(result: Result, folder: Path) -> dict[str, Any] | None:
 def _alarm(mark: UniversalMark, result: Result) -> str:
     name = visible(result.class_name(mark.label), NAME)
     return (
-        f"{_KIND.get(mark.kind, visible(mark.kind, NAME))} makes the model read {count(mark.moved)} of {count(mark.inputs)} inputs of other "
-        f"classes as {name}, far more than marks do for other classes. Whoever knows the mark can choose the answer."
+        f"{_KIND.get(mark.kind, visible(mark.kind, NAME))} makes the model read {count(mark.moved)} of {count(mark.inputs)} inputs of "
+        f"other classes as {name}, far more than marks do for other classes. Whoever knows the mark can choose the answer."
     )
 
 
