@@ -49,6 +49,7 @@ def _effort(policy: Policy) -> Iterator[str]:
         f"{arms.search:.0%} of the mutants search for defects, {arms.judging:.0%} are drawn blindly and give the rates "
         f"({policy.judging.mutants_per_seed} for each seed input), {arms.random:.0%} are random and {arms.noise:.0%} noise, for comparison."
     )
+    yield f"At most {arms.probes:.0%} are probes, which show nothing real, and at most {arms.marks:.0%} look for universal marks."
     budget = policy.budget
     if budget is not None:
         parts = [f"{budget.executions:,} mutants"] if budget.executions else []
