@@ -80,7 +80,7 @@ def _by_class(summary: MarksSummary, result: Result) -> dict[str, Any] | None:
     best = [max(scores) for scores in zip(*summary.by_class.values(), strict=True)]
     rows = sorted(range(len(best)), key=lambda label: -best[label])
     return {
-        "rows": [(visible(result.class_name(label), NAME), best[label], share(best[label])) for label in rows[:_MOST_CLASSES]],
+        "rows": [(visible(result.class_name(label), NAME), best[label], f"{best[label] * 100:.1f} %") for label in rows[:_MOST_CLASSES]],
         "left_out": max(0, len(rows) - _MOST_CLASSES),
     }
 
