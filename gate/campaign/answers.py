@@ -262,7 +262,7 @@ class Answers:
             self._forward(parameters, sent, fields, arrays)
             return
         _keys(fields, ("valid", "raw", "discovery"))
-        _names(arrays, ("raw", "new_items", "added"))
+        _names(arrays, ("raw", "new_items", "added", "signature"))
         self._raw(sent, arrays)
         valid, raw = self._values(fields["valid"]), self._values(fields["raw"])
         for name, value in valid.items():
@@ -272,6 +272,9 @@ class Answers:
         self._earned[arm] += int(sent["earns"].sum())
         self._new_items(arm, sent["earns"], arrays["new_items"])
         self._added(sent["earns"], arrays["added"], arrays["new_items"])
+        signed = arrays["signature"]
+        _need(signed.dtype == np.int64 and signed.shape == sent["earns"].shape, f"signatures are {signed.dtype} {list(signed.shape)}")
+        _need(not signed[~sent["earns"]].any(), "signatures of mutants which earn no coverage")
         _keys(fields["discovery"], self._criteria)
         for estimate in fields["discovery"].values():
             if estimate is not None:

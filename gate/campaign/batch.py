@@ -37,6 +37,7 @@ class Outcome:
     predicted: np.ndarray  # int64 [N]; -1 where the output is not finite
     complaint: np.ndarray  # int64 [N]: position in gate.oracles.ORACLES, -1 for none
     new_items: np.ndarray  # float64 [N]: newly covered items of the guiding criteria (of a statistic its gain), valid mutants only
+    signatures: np.ndarray | None = None  # int64 [N]: of what each covers, see gate.coverage.signing; 0 where that is not known
 
 
 @dataclass(frozen=True)

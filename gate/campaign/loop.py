@@ -409,7 +409,7 @@ class Campaign:
             complaint = complaints(Observation(raw, probability, predicted, labels))
         new_items = arrays["new_items"] if covers else np.zeros(len(batch.x))
         added = arrays["added"] if covers else np.zeros((len(batch.x), 0))
-        return Outcome(probability, predicted, complaint, new_items), fields, added
+        return Outcome(probability, predicted, complaint, new_items, arrays.get("signature")), fields, added
 
     def _findings(self, batch: Batch, outcome: Outcome) -> np.ndarray:
         """bool [N]: which mutants are new distinct findings; confirms them on the way."""

@@ -10,6 +10,7 @@ from gate.campaign.guide import OPERATOR, Guide
 from gate.campaign.operator_choice import OperatorChoice
 from gate.campaign.payoff import Objective
 from gate.campaign.reuse import Reuse
+from gate.campaign.simplify import simplify
 from gate.campaign.starting_points import starting_points
 from gate.campaign.supervisor import Worker
 from gate.config import SearchSettings
@@ -150,6 +151,7 @@ class SearchArm:
             stabilities=self.entries.stabilities(batch.x[rows]),
         )
         self.entries.kept(first, own)
+        simplify(self.corpus, batch, outcome, self._labels)
         worth = np.where(gained, outcome.new_items, 0.0)
         if self._guide is not None:
             self._guide.take(batch, worth, first, rows)

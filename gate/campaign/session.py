@@ -35,6 +35,7 @@ from gate.coverage.map_file import MapContents
 from gate.coverage.output import OutputCoverage
 from gate.coverage.profile import Profile
 from gate.coverage.recorder import Recorder
+from gate.coverage.signing import Signatures
 from gate.coverage.store import packed, restored
 from gate.coverage.suite import Suite
 from gate.coverage.survey import Survey
@@ -65,6 +66,7 @@ class Session:
         self._base: Suite | None = None
         self._profile = Profile()
         self._arms: dict[str, Suite] = {}
+        self._signatures = Signatures({})
 
     # The model.
 
@@ -246,6 +248,7 @@ class Session:
         self._forward.kept.clear()
         self._arms = {arm: self._base.copy() for arm in arms}
         self._arms["search"].estimate_discovery()
+        self._signatures = Signatures({name: self._base.criteria[name] for name in self._base.guide})
         profile = self._profile.layers()
         return {
             "coverage": {name: criterion.value for name, criterion in self._base.criteria.items()},
@@ -273,7 +276,8 @@ class Session:
         suite = self._arms[arm]
         if arm == "search":
             self._climber.note_run(acts)
-        added = suite.update_each(acts, self._logits(raw), earns=earns)
+        batch = suite.batch(acts, self._logits(raw))
+        added = suite.update_each(batch, earns=earns)
         found = suite.discovery()
         return (
             {
@@ -285,6 +289,7 @@ class Session:
                 "raw": _numpy(raw),
                 "new_items": _numpy(suite.together(added)),
                 "added": _numpy(torch.stack([added[name].to(torch.float64) for name in suite.criteria], 1)),
+                "signature": np.where(earning, _numpy(self._signatures.of(batch)), 0) if arm == "search" else np.zeros(len(earning), np.int64),
             },
         )
 

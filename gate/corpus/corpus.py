@@ -262,6 +262,10 @@ class Corpus:
         self.open[old] = False
         return len(old)
 
+    def knows(self, signatures: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """bool [n]: whether an entry has this signature."""
+        return np.fromiter((one in self._alike for one in signatures.tolist()), dtype=np.bool_, count=len(signatures))
+
     def _simplicity(self, entry: int) -> tuple[bool, int, float]:
         return not bool(self.open[entry]), len(self._recipe(entry)), float(self.distances[entry])
 

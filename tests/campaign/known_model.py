@@ -124,10 +124,12 @@ class NumpyWorker:
         if arm is None:
             return {}, {"raw": raw}
         new = np.zeros(len(x))
+        signature = np.zeros(len(x), dtype=np.int64)
         if self.covers:
             items = (x.reshape(len(x), -1).mean(axis=1) / 256 * SECTIONS).astype(int)
             for row, item in enumerate(items):
                 self.seen[arm].add(int(item))
+                signature[row] = item + 1 if earns[row] and arm == "search" else 0
                 if earns[row] and item not in self.covered[arm]:
                     self.covered[arm].add(int(item))
                     new[row] = 1
@@ -136,7 +138,7 @@ class NumpyWorker:
             "raw": {"kmnc": len(self.seen[arm] | self.covered[arm]) / SECTIONS},
             "discovery": {"kmnc": self.estimate if arm == "search" else None},
         }
-        return fields, {"raw": raw, "new_items": new, "added": new[:, None]}
+        return fields, {"raw": raw, "new_items": new, "added": new[:, None], "signature": signature}
 
 
 class Scene:

@@ -14,6 +14,7 @@ from gate.errors import ConfigError, GateError, InputShapeError, ModelError, Wor
 
 SENT = {"x": np.zeros((3, 8, 8, 1), dtype=np.uint8), "earns": np.array([True, True, False])}
 NEW = np.array([2.0, 1.0, 0.0])
+SIGNED = np.array([5, -6, 0])
 LAYER = {"name": "a", "type": "torch.nn.Linear", "neurons": 2, "head": False, "low": -1.0, "high": 2.5, "constant": 1}
 ESTIMATE = {"executions": 2, "chance": 0.5, "seen": 0.9}
 PARAMETERS: dict[str, dict[str, Any]] = {
@@ -57,8 +58,10 @@ def good(operation: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         "open_arms": ({"coverage": {"kmnc": 0.1}, "layers": [dict(LAYER)]}, {}),
         "run": (
             {"valid": {"kmnc": 0.2}, "raw": {"kmnc": 0.3}, "discovery": {"kmnc": dict(ESTIMATE)}},
-            {"raw": raw(), "new_items": NEW, "added": NEW[:, None]},
+            {"raw": raw(), "new_items": NEW, "added": NEW[:, None], "signature": SIGNED},
         ),
+        "restore": ({}, {}),
+        "items": ({}, {"kmnc": np.array([[0, 0, 2], [7, 9, 7]])}),
         "coverage": (
             {
                 "criteria": {
@@ -136,6 +139,13 @@ Change = Callable[[dict[str, Any], dict[str, np.ndarray]], object]
         pytest.param("run", lambda f, a: a.update(raw=raw(dtype=np.float64)), id="outputs of another dtype"),
         pytest.param("run", lambda f, a: a.update(raw=np.zeros(3, np.float32)), id="outputs without columns"),
         pytest.param("run", lambda f, a: a.pop("new_items"), id="no new items"),
+        pytest.param("run", lambda f, a: a.update(signature=SIGNED[:2]), id="signatures of fewer rows"),
+        pytest.param("run", lambda f, a: a.update(signature=SIGNED.astype(np.float64)), id="signatures in fractions"),
+        pytest.param("run", lambda f, a: a.update(signature=SIGNED[::-1].copy()), id="signature of a mutant that earns none"),
+        pytest.param("items", lambda f, a: a.pop("kmnc"), id="items of no criterion"),
+        pytest.param("items", lambda f, a: a.update(kmnc=a["kmnc"] + [[3], [0]]), id="items of a row that was not sent"),
+        pytest.param("items", lambda f, a: a.update(kmnc=a["kmnc"] * -1), id="items below zero"),
+        pytest.param("items", lambda f, a: a.update(kmnc=a["kmnc"][:1]), id="items without samples"),
         pytest.param("run", lambda f, a: a.update(new_items=NEW[:2]), id="new items of fewer rows"),
         pytest.param("run", lambda f, a: a.update(new_items=NEW / 2, added=NEW[:, None] / 2), id="new items in fractions"),
         pytest.param("run", lambda f, a: a.pop("added"), id="no items by criterion"),
@@ -268,7 +278,8 @@ def run(answers: Answers, values: dict[str, float], new: list[float], raw_values
     fields = {"valid": values, "raw": raw_values or values, "discovery": dict.fromkeys(values)}
     added = np.zeros((3, len(values)))
     added[:, 0] = new
-    answers.check("run", {"arm": "search"}, SENT, fields, {"raw": raw(), "new_items": np.array(new, dtype=np.float64), "added": added})
+    made = {"raw": raw(), "new_items": np.array(new, dtype=np.float64), "added": added, "signature": SIGNED}
+    answers.check("run", {"arm": "search"}, SENT, fields, made)
 
 
 def test_what_does_not_guide_takes_no_items_away_either() -> None:
@@ -280,7 +291,8 @@ def test_what_does_not_guide_takes_no_items_away_either() -> None:
     }
     added = np.array([[0.0, -1.0], [0.0, 0.0], [0.0, 0.0]])
     with pytest.raises(WorkerError, match="items taken away"):
-        answers.check("run", {"arm": "search"}, SENT, fields, {"raw": raw(), "new_items": np.zeros(3), "added": added})
+        made = {"raw": raw(), "new_items": np.zeros(3), "added": added, "signature": SIGNED}
+        answers.check("run", {"arm": "search"}, SENT, fields, made)
 
 
 def test_a_count_is_whole_and_grows_beyond_one() -> None:
