@@ -1,0 +1,160 @@
+"""The probes' turn: which faults it sees without a label, and that a fault which ends the worker is laid at the probe's door."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from known_model import NumpyWorker, images, reads_stripes
+from saved_models import Stripes, load_parameters, save
+
+from gate.campaign.budget import BudgetSpent
+from gate.campaign.probes import Probed, run_probes
+from gate.campaign.supervisor import Worker
+from gate.domains.image.probes import probes
+from gate.errors import ModelError, WorkerError
+from gate.models.outputs import OutputKind
+
+X = images(40)[0]
+LIST = probes(X, (0.0, 255.0), 0)
+
+
+class Paths(NumpyWorker):
+    """Also answers on other numeric paths: float64 is refused, the others give what ``other`` makes of the inputs."""
+
+    def __init__(self, model: Callable[[np.ndarray], np.ndarray], other: Callable[[np.ndarray], np.ndarray] | None = None) -> None:
+        super().__init__(model)
+        self.other = other or model
+
+    def call(self, operation: str, parameters: Any = None, arrays: Any = None, *, timeout: float | None = None) -> Any:
+        if operation != "numeric_path":
+            return super().call(operation, parameters, arrays, timeout=timeout)
+        if parameters["path"] == "float64":
+            return {"supported": False}, {}
+        return {"supported": True}, {"raw": self.other(arrays["x"])}
+
+
+def probed(worker: Any, *, deterministic: bool = True, begin: Callable[[str], None] = lambda _: None) -> Probed:
+    return run_probes(worker, LIST, X, OutputKind.LOGITS, 32, deterministic=deterministic, begin=begin)
+
+
+def names(done: Probed, oracle: str) -> set[str]:
+    return {done.probes[row].name for row in done.tallies[oracle].findings}
+
+
+def test_a_sound_model_has_no_finding_and_a_path_it_cannot_take_is_named() -> None:
+    done = probed(Paths(reads_stripes))
+    assert len(done.probes) == len(LIST)
+    assert not done.disagreeing
+    assert done.tallies["non_finite"].findings == ()
+    assert done.untaken == ("float64",)
+    assert done.model_calls == 5 * len(LIST)  # alone, twice as many in company, two paths
+
+
+def test_what_divides_by_the_contrast_breaks_on_blank_probes() -> None:
+    def normalised(x: np.ndarray) -> np.ndarray:
+        spread = x.reshape(len(x), -1).std(axis=1)[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray((reads_stripes(x) - 1) / spread * np.where(spread > 0, 1, np.nan), dtype=np.float32)
+
+    done = probed(Paths(normalised))
+    assert {"constant-black", "constant-white", "constant-0.5"} <= names(done, "non_finite")
+    assert "noise-uniform" not in names(done, "non_finite")
+
+
+def test_an_answer_that_depends_on_the_company_is_found_on_most_probes() -> None:
+    def of_batch(x: np.ndarray) -> np.ndarray:
+        return np.asarray(reads_stripes(x) / 5 - reads_stripes(x).mean(axis=0) / 5, dtype=np.float32)
+
+    done = probed(Paths(of_batch))
+    assert len(done.tallies["batch_dependence"].findings) > len(LIST) // 2
+    assert done.tallies["batch_dependence"].worst is not None
+    assert done.tallies["batch_dependence"].worst > 0.01
+
+
+def test_another_answer_on_a_numeric_path_is_found_the_worst_first() -> None:
+    def loses_the_dark(x: np.ndarray) -> np.ndarray:
+        dark = x.reshape(len(x), -1).mean(axis=1) < 20
+        return np.where(dark[:, None], np.array([9, 0, 0, 0], dtype=np.float32), reads_stripes(x))
+
+    done = probed(Paths(reads_stripes, loses_the_dark))
+    found = names(done, "numeric_path:channels_last")
+    assert "constant-black" in found
+    assert "constant-white" not in found
+    assert done.disagreeing == set(done.tallies["numeric_path:channels_last"].findings)
+    assert names(done, "numeric_path:bfloat16") <= found
+
+
+def test_certainty_is_told_of_probes_that_show_nothing_only() -> None:
+    def certain(x: np.ndarray) -> np.ndarray:
+        return np.tile(np.array([50, 0, 0, 0], dtype=np.float32), (len(x), 1))
+
+    done = probed(Paths(certain))
+    found = done.tallies["unjustified_confidence"]
+    assert len(found.findings) == found.tried == sum(probe.shows_nothing for probe in LIST)
+    assert {done.probes[row].group for row in found.findings} == {"constant", "noise"}
+
+
+def test_answers_of_a_model_that_is_not_deterministic_are_not_compared() -> None:
+    done = probed(Paths(reads_stripes), deterministic=False)
+    assert set(done.tallies) == {"non_finite", "unjustified_confidence"}
+
+
+def test_probes_that_ran_before_the_time_was_up_count() -> None:
+    class Late(Paths):
+        def call(self, *arguments: Any, **named: Any) -> Any:
+            if len(self.calls) == 5:
+                raise BudgetSpent("The budget ended.")
+            return super().call(*arguments, **named)
+
+    done = probed(Late(reads_stripes))
+    assert (len(done.probes), done.tallies["non_finite"].tried, done.stopped) == (5, 5, "The budget ended.")
+
+
+class Ends(Stripes):
+    """Ends its process, or raises, on a picture that is white all over."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if bool((x == 1).all()):
+            if self.how == "dies":
+                os._exit(7)
+            raise RuntimeError("division by zero")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(("how", "error"), [("dies", WorkerError), ("raises", ModelError)])
+def test_the_probe_that_ends_the_run_is_named(tmp_path: Path, how: str, error: type[Exception]) -> None:
+    import sys
+
+    import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    doing: list[str] = []
+    with Worker(tmp_path / "worker") as own:
+        own.call("load", load_parameters(save(Ends(how).eval(), tmp_path / "model")))
+        with pytest.raises(error, match="the probe 'constant-white', alone"):
+            probed(own, begin=doing.append)
+    assert doing[-1] == "the probe constant-white was answered"
+
+
+def test_a_real_model_takes_every_path_and_stays_as_it_is(worker: Worker, tmp_path: Path) -> None:
+    worker.call("load", load_parameters(save(Stripes().eval(), tmp_path / "model")))
+    before = worker.call("forward", {}, {"x": X})[1]["raw"]
+    done = probed(worker)
+    assert done.untaken == ("channels_last",) or not done.untaken
+    assert not done.disagreeing
+    assert worker.call("forward", {}, {"x": X})[1]["raw"].tobytes() == before.tobytes()
+    bfloat = done.tallies["numeric_path:bfloat16"].worst
+    double = done.tallies["numeric_path:float64"].worst
+    assert bfloat is not None
+    assert double is not None
+    assert bfloat > double  # the paths are really other ones
