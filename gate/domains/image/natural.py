@@ -12,8 +12,10 @@ from gate.domains.chains import Steps
 from gate.domains.image.batches import apply_columns, columns_of, together
 from gate.domains.image.limits import Domain
 from gate.domains.image.operators import OPERATORS, Operator
+from gate.domains.image.operators.base import draw_key
 from gate.domains.image.recipe import Step
 from gate.errors import UsageError
+from gate.randomness import uniforms
 
 __all__ = ["NaturalOperators"]
 
@@ -88,9 +90,14 @@ class NaturalOperators:
             draws: not negative, [N].
         """
         named = tuple(self._operators.values())
+        # One look at the hash for all: each operator's numbers are the first of its own key's.
+        keys = draws.view(np.uint64) ^ np.array([draw_key(name) for name in self._operators], dtype=np.uint64)[operators]
+        most = max((operator.draws for operator in named), default=0)
+        numbers = uniforms(keys[None], np.arange(most, dtype=np.uint64)[:, None])
         parameters: dict[int, tuple[npt.NDArray[np.int64], dict[str, Any]]] = {}
         for position, rows in together(operators):
-            parameters[position] = (rows, named[position].parameters(severities[rows], draws[rows], self._shape))
+            operator = named[position]
+            parameters[position] = (rows, operator.drawn(severities[rows], numbers[: operator.draws, rows], self._shape))
         return Steps(self.names, operators, severities, draws, parameters, Step)
 
     def apply(self, x: npt.NDArray[Any], steps: Sequence[Step]) -> npt.NDArray[Any]:

@@ -82,10 +82,14 @@ class _Numpy:
         return np.take(x, index, axis=axis)
 
     def lowest(self, x: Array, axes: tuple[int, ...]) -> Array:
-        return x.min(axis=axes, keepdims=True)
+        for axis in axes:  # several times faster than all axes at once where the last is short
+            x = x.min(axis=axis, keepdims=True)
+        return x
 
     def highest(self, x: Array, axes: tuple[int, ...]) -> Array:
-        return x.max(axis=axes, keepdims=True)
+        for axis in axes:
+            x = x.max(axis=axis, keepdims=True)
+        return x
 
     def total(self, x: Array, axes: tuple[int, ...]) -> Array:
         """Of whole numbers."""

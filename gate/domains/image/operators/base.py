@@ -22,7 +22,7 @@ import numpy.typing as npt
 from gate.domains.image.operators.arrays import Array, Arrays, arrays_of
 from gate.randomness import key, uniforms
 
-__all__ = ["Column", "Columns", "OneByOne", "Operator", "Shape", "each", "grains", "per_sample", "side"]
+__all__ = ["Column", "Columns", "OneByOne", "Operator", "Shape", "draw_key", "each", "grains", "per_sample", "side"]
 
 Shape = tuple[int, int, int]  # height, width, channels
 Column = npt.NDArray[Any]  # [n, ...]
@@ -37,7 +37,7 @@ class Operator(ABC):
     colour: ClassVar[bool] = False  # makes sense for pictures with three channels only
     square: ClassVar[bool] = False  # makes sense for square pictures only
     anywhere: ClassVar[bool] = True  # runs on torch tensors too, with the same bytes; otherwise on NumPy arrays only
-    draws: ClassVar[int] = 0  # even random numbers that ``_parameters`` takes
+    draws: ClassVar[int] = 0  # even random numbers that ``drawn`` takes
 
     def __init__(self, limit: Any) -> None:
         self.limit = limit
@@ -60,8 +60,18 @@ class Operator(ABC):
             draws: not negative, [n].
             shape: of the pictures.
         """
-        keys = draws.astype(np.int64).view(np.uint64) ^ _key(self.name)
-        return self._parameters(severities, uniforms(keys[None], np.arange(self.draws, dtype=np.uint64)[:, None]), shape)
+        numbers = uniforms((draws.view(np.uint64) ^ draw_key(self.name))[None], np.arange(self.draws, dtype=np.uint64)[:, None])
+        return self.drawn(severities, numbers, shape)
+
+    @abstractmethod
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+        """``parameters`` by the random numbers of the draws, for callers that draw for many operators at once; see ``draw_key``.
+
+        Args:
+            severities: [n].
+            u: [draws, n], each in [0, 1).
+            shape: of the pictures.
+        """
 
     def apply(self, images: Array, parameters: Mapping[str, Any]) -> Array:
         """The changed pictures, a new array.
@@ -76,10 +86,6 @@ class Operator(ABC):
         xp = arrays_of(images)
         columns = {name: np.asarray(values) for name, values in parameters.items()}
         return xp.clip(self.changed(xp, images, columns), 0.0, 1.0)
-
-    @abstractmethod
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
-        """``u`` is [draws, n], each in [0, 1)."""
 
     @abstractmethod
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -107,7 +113,8 @@ class OneByOne(Operator):
 
 
 @cache
-def _key(name: str) -> np.uint64:
+def draw_key(name: str) -> np.uint64:
+    """What a draw is combined with (exclusive or) to the key of an operator's own random numbers."""
     return np.uint64(key(0, "operator", name))
 
 

@@ -6,6 +6,7 @@ Gaussian, motion and box blur agree with albumentations within 1e-4 of the value
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -58,7 +59,7 @@ class GaussianBlur(_Blur):
 
     _NARROWEST = 0.8  # pixels
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"sigma": severities * float(self.limit) * min(shape[:2])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -76,7 +77,7 @@ class BoxBlur(_Blur):
 
     name = "box_blur"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"pixels": severities * float(self.limit) * min(shape[:2])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -91,7 +92,7 @@ class MotionBlur(_Blur):
     name = "motion_blur"
     draws = 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"pixels": severities * float(self.limit) * min(shape[:2]), "degrees": u[0] * 180}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -122,7 +123,7 @@ class Defocus(_Blur):
 
     name = "defocus"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"radius": severities * float(self.limit) * min(shape[:2])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -146,7 +147,7 @@ class ZoomBlur(_Blur):
 
     _MOMENTS = 6
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"zoom": severities * float(self.limit)}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -170,7 +171,7 @@ class MedianBlur(_Blur):
 
     name = "median_blur"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"pixels": severities * float(self.limit) * min(shape[:2])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -186,7 +187,7 @@ class GlassBlur(_Blur, Warp):
     name = "glass_blur"
     draws = 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"pixels": severities * float(self.limit) * min(shape[:2]), "grain": grains(u[0])}
 
     def positions(self, xp: Arrays, height: int, width: int, parameters: Columns) -> tuple[Array, Array]:
@@ -207,20 +208,24 @@ class Ringing(_Blur):
 
     _RADIUS = 2
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"share": severities * float(self.limit)}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
-        places = _places(self._RADIUS)
-        radius = np.sqrt(places[:, None] ** 2 + places[None] ** 2)
-        radius[self._RADIUS, self._RADIUS] = 1
-        cutoff = math.pi / 2
-        kernel = cutoff * _bessel(cutoff * radius) / (2 * math.pi * radius)
-        kernel[self._RADIUS, self._RADIUS] = cutoff**2 / (4 * math.pi)
-        kernel /= kernel.sum()
-        kernels = kernel * parameters["share"][:, None, None]
+        kernels = _low_pass(self._RADIUS) * parameters["share"][:, None, None]
         kernels[:, self._RADIUS, self._RADIUS] += 1 - parameters["share"]
         return convolve(xp, images, kernels)
+
+
+@cache
+def _low_pass(radius: int) -> npt.NDArray[np.float64]:
+    places = _places(radius)
+    distance = np.sqrt(places[:, None] ** 2 + places[None] ** 2)
+    distance[radius, radius] = 1
+    cutoff = math.pi / 2
+    kernel = cutoff * _bessel(cutoff * distance) / (2 * math.pi * distance)
+    kernel[radius, radius] = cutoff**2 / (4 * math.pi)
+    return np.asarray(kernel / kernel.sum())
 
 
 def _bessel(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -239,7 +244,7 @@ class ChromaticAberration(_Blur):
     name = "chromatic_aberration"
     colour = True
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"spread": severities * float(self.limit)}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:

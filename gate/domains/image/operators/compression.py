@@ -31,7 +31,7 @@ class _Written(_Compression):
     def off(cls, limit: Any) -> bool:
         return limit is None or limit == 100
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"quality": np.rint(100 - severities * (100 - int(self.limit))).astype(np.int64)}
 
     def _one(self, image: Image, parameters: Mapping[str, Any]) -> Image:
@@ -65,7 +65,7 @@ class Downscale(_Compression):
     def off(cls, limit: Any) -> bool:
         return limit is None or limit == 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"factor": 1 - severities * (1 - float(self.limit))}
 
     def _one(self, image: Image, parameters: Mapping[str, Any]) -> Image:

@@ -60,7 +60,7 @@ class Rotation(_Geometry, Projection):
     name = "rotation"
     draws = 1
 
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
         return {"degrees": severities * float(self.limit) * side(u[0])}
 
     def matrices(self, height: int, width: int, parameters: Columns) -> Matrices:
@@ -75,7 +75,7 @@ class Translation(_Geometry, Projection):
     name = "translation"
     draws = 1
 
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
         angles, reach = u[0] * 2 * math.pi, severities * float(self.limit)
         return {"right": reach * each(math.cos, angles) * shape[1], "down": reach * each(math.sin, angles) * shape[0]}
 
@@ -91,7 +91,7 @@ class Scale(_Geometry, Projection):
     name = "scale"
     draws = 1
 
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
         return {"factor": each(math.exp, math.log1p(float(self.limit)) * severities * side(u[0]))}
 
     def matrices(self, height: int, width: int, parameters: Columns) -> Matrices:
@@ -105,7 +105,7 @@ class Shear(_Geometry, Projection):
     name = "shear"
     draws = 2
 
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
         slant, along = severities * float(self.limit) * side(u[0]), u[1] < 0.5
         return {"across": np.where(along, slant, 0.0), "down": np.where(along, 0.0, slant)}
 
@@ -120,7 +120,7 @@ class Perspective(_Geometry, Projection):
     name = "perspective"
     draws = 8
 
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
         shift = 2 * u.T - 1
         shift = shift * (severities * float(self.limit) / np.abs(shift).max(axis=1))[:, None]
         return {"corners": shift.reshape(-1, 4, 2) * [shape[1], shape[0]]}
@@ -156,7 +156,7 @@ class Crop(_Geometry, Projection):
     name = "crop"
     draws = 2
 
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
         kept = 1 - severities * float(self.limit)
         return {"kept": kept, "left": (1 - kept) * (shape[1] - 1) * u[0], "top": (1 - kept) * (shape[0] - 1) * u[1]}
 
@@ -178,12 +178,13 @@ class Elastic(_Geometry, Warp):
 
     _CELLS = 5
 
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
         return {"pixels": severities * float(self.limit) * min(shape[:2]), "grain": grains(u[0])}
 
     def positions(self, xp: Arrays, height: int, width: int, parameters: Columns) -> tuple[Array, Array]:
-        x = smooth(xp, parameters["grain"], "elastic across", height, width, self._CELLS) * 2 - 1
-        y = smooth(xp, parameters["grain"], "elastic down", height, width, self._CELLS) * 2 - 1
+        grain = parameters["grain"]
+        both = smooth(xp, np.concatenate([grain, grain + (1 << 32)]), "elastic", height, width, self._CELLS) * 2 - 1
+        x, y = both[: len(grain)], both[len(grain) :]
         furthest = xp.clip(xp.highest(xp.maximum(xp.absolute(x), xp.absolute(y)), (1, 2)), 1e-6, None)
         scale = per_sample(xp, parameters["pixels"], 2) / furthest
         columns, rows = columns_and_rows(xp, height, width)
@@ -196,7 +197,7 @@ class GridDistortion(_Geometry, Warp):
     name = "grid_distortion"
     draws = 8
 
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
         lines = 2 if min(shape[:2]) < 16 else 4
         shift = 2 * u[: 2 * lines].T - 1
         shift = shift * (severities * float(self.limit) / np.abs(shift).max(axis=1))[:, None]
@@ -229,7 +230,7 @@ class OpticalDistortion(_Geometry, Warp):
     name = "optical_distortion"
     draws = 1
 
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
         return {"radial": severities * float(self.limit) * side(u[0])}
 
     def positions(self, xp: Arrays, height: int, width: int, parameters: Columns) -> tuple[Array, Array]:
@@ -250,7 +251,7 @@ class StrokeWidth(_Geometry):
     name = "stroke_width"
     draws = 1
 
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
         return {"pixels": severities * float(self.limit) * min(shape[:2]) * side(u[0])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -266,7 +267,7 @@ class _Mirror(_Geometry):
 
     draws = 1
 
-    def _parameters(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
+    def drawn(self, severities: npt.NDArray[np.float64], u: npt.NDArray[np.float64], shape: Shape) -> Columns:
         return {"happens": (u[0] < severities * float(self.limit)).astype(np.int64)}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:

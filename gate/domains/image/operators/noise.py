@@ -25,7 +25,7 @@ class _Noise(Operator):
 class _Grained(_Noise):
     """Noise with one strength."""
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"sigma": severities * float(self.limit), "grain": grains(u[0])}
 
     def _normal(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -81,7 +81,7 @@ class UniformNoise(_Noise):
 
     name = "uniform_noise"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"reach": severities * float(self.limit), "grain": grains(u[0])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -95,7 +95,7 @@ class SaltPepper(_Noise):
 
     name = "salt_pepper"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"share": severities * float(self.limit), "grain": grains(u[0])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:

@@ -40,7 +40,7 @@ class Patch(_Occlusion):
     name = "patch"
     draws = 3
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         edge, widest = _squares(severities, float(self.limit), shape)
         # The middle is where the widest patch still fits, so that one draw keeps its place at any severity.
         x, y = widest / 2 + u[0] * (shape[1] - widest), widest / 2 + u[1] * (shape[0] - widest)
@@ -61,7 +61,7 @@ class Holes(_Occlusion):
 
     _HOLES = 5
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         edge, widest = _squares(severities, float(self.limit) / self._HOLES, shape)
         x = widest / 2 + u[: self._HOLES].T * (shape[1] - widest)
         y = widest / 2 + u[self._HOLES : 2 * self._HOLES].T * (shape[0] - widest)
@@ -81,7 +81,7 @@ class GridDropout(_Occlusion):
     name = "grid_dropout"
     draws = 3
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         period = np.full(len(severities), max(1.0, min(shape[:2]) / 4))
         edge = period * np.sqrt(severities * float(self.limit))
         return {"edge": edge, "value": u[2], "period": period, "left": u[0] * period, "top": u[1] * period}
@@ -99,7 +99,7 @@ class Stripes(_Occlusion):
     name = "stripes"
     draws = 3
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         half = float(self.limit) / 2
         share = severities * half
         left, top = (half / 2 + place * (1 - half) for place in u[:2])
@@ -120,7 +120,7 @@ class PixelDropout(_Occlusion):
     name = "pixel_dropout"
     draws = 2
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"share": severities * float(self.limit), "value": u[0], "grain": grains(u[1])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:

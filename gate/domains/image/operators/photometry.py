@@ -57,7 +57,7 @@ class Brightness(_Photometry):
     name = "brightness"
     draws = 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"added": severities * float(self.limit) * side(u[0])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -70,7 +70,7 @@ class Contrast(_Photometry):
     name = "contrast"
     draws = 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"factor": 1 + severities * float(self.limit) * side(u[0])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -100,7 +100,7 @@ class Gamma(_Photometry):
     def off(cls, limit: Any) -> bool:
         return limit is None or tuple(limit) == (1, 1)
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         ends = np.array([math.log(end) for end in self.limit if end != 1])
         chosen = ends[np.minimum((u[0] * len(ends)).astype(np.int64), len(ends) - 1)]
         return {"gamma": each(math.exp, chosen * severities)}
@@ -124,7 +124,7 @@ class ToneCurve(_Photometry):
     name = "tone_curve"
     draws = 2
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         reach = severities * float(self.limit)
         return {"shadows": reach * side(u[0]), "lights": reach * side(u[1])}
 
@@ -140,7 +140,7 @@ class Illumination(_Photometry):
     name = "illumination"
     draws = 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"change": severities * float(self.limit), "degrees": u[0] * 360}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -162,7 +162,7 @@ class Clahe(_Photometry, OneByOne):
 
     name = "clahe"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"share": severities * float(self.limit)}
 
     def _one(self, image: npt.NDArray[np.float32], parameters: Mapping[str, Any]) -> npt.NDArray[np.float32]:
@@ -174,7 +174,7 @@ class Equalize(_Photometry):
 
     name = "equalize"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"share": severities * float(self.limit)}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -197,7 +197,7 @@ class AutoContrast(_Photometry):
 
     name = "auto_contrast"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"share": severities * float(self.limit)}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -213,7 +213,7 @@ class Posterize(_Photometry):
     name = "posterize"
     draws = 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"step": severities * float(self.limit), "phase": u[0]}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -228,7 +228,7 @@ class Solarize(_Photometry):
 
     name = "solarize"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"threshold": 1 - severities * float(self.limit)}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -241,7 +241,7 @@ class Invert(_Photometry):
     name = "invert"
     draws = 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"happens": (u[0] < severities * float(self.limit)).astype(np.int64)}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -253,7 +253,7 @@ class Sharpen(_Photometry):
 
     name = "sharpen"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"amount": severities * float(self.limit)}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -268,7 +268,7 @@ class UnsharpMask(_Photometry):
 
     name = "unsharp_mask"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"amount": severities * float(self.limit), "sigma": np.full(len(severities), max(1.0, min(shape[:2]) / 40))}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -282,7 +282,7 @@ class Emboss(_Photometry):
     name = "emboss"
     draws = 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"height": severities * float(self.limit) * side(u[0])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -320,7 +320,7 @@ class Hue(_ColourMatrix):
     name = "hue"
     draws = 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"degrees": severities * float(self.limit) * side(u[0])}
 
     def _matrices(self, parameters: Columns) -> Column:
@@ -337,7 +337,7 @@ class Saturation(_ColourMatrix):
     name = "saturation"
     draws = 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"factor": 1 + severities * float(self.limit) * side(u[0])}
 
     def _matrices(self, parameters: Columns) -> Column:
@@ -349,7 +349,7 @@ class ToGray(_ColourMatrix):
 
     name = "to_gray"
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"share": severities * float(self.limit)}
 
     def _matrices(self, parameters: Columns) -> Column:
@@ -363,7 +363,7 @@ class Sepia(_ColourMatrix):
 
     _BROWN = np.array([[0.393, 0.769, 0.189], [0.349, 0.686, 0.168], [0.272, 0.534, 0.131]])  # the matrix that albumentations uses
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"share": severities * float(self.limit)}
 
     def _matrices(self, parameters: Columns) -> Column:
@@ -377,7 +377,7 @@ class RgbShift(_Photometry):
     colour = True
     draws = 3
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         shift = 2 * u.T - 1
         return {"added": shift * (severities * float(self.limit) / np.abs(shift).max(axis=1))[:, None]}
 
@@ -399,7 +399,7 @@ class ColourTemperature(_Photometry):
     _WAVELENGTHS = np.array([610e-9, 550e-9, 465e-9])
     _DAYLIGHT = 1e6 / 6504  # mired
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"mired": severities * float(self.limit) * side(u[0])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:

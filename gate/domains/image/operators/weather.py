@@ -29,7 +29,7 @@ class _Dense(_Weather):
 
     draws = 1
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"density": severities * float(self.limit), "grain": grains(u[0])}
 
 
@@ -57,7 +57,7 @@ class Rain(_Weather):
 
     _ACROSS, _DOWN = 12, 5  # cells
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"density": severities * float(self.limit), "slant": u[0] - 0.5, "grain": grains(u[1])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -130,7 +130,7 @@ class Spatter(_Weather):
     _CELLS = 8
     _OPACITY = 0.7
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"density": severities * float(self.limit), "value": np.where(u[0] < 0.5, 0.2, 0.8), "grain": grains(u[1])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -147,7 +147,7 @@ class Shadow(_Weather):
     name = "shadow"
     draws = 2
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {
             "darkness": severities * float(self.limit),
             "degrees": u[0] * 360,
@@ -174,7 +174,7 @@ class SunFlare(_Weather):
 
     _GHOSTS = 5
 
-    def _parameters(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
+    def drawn(self, severities: Severities, u: Draws, shape: Shape) -> Columns:
         return {"glare": severities * float(self.limit), "x": u[0], "y": u[1] * 0.1, "grain": grains(u[2])}
 
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
@@ -186,15 +186,15 @@ class SunFlare(_Weather):
         random = uniform(xp, parameters["grain"], self.name, 3 * self._GHOSTS)
         glow = _spot(xp, columns - x, rows - y, 0.9 * shorter)
         cover = glow * glow
-        for ghost in range(self._GHOSTS):
-            # On the line from the sun through the middle of the lens, as real ghosts are.
-            way, size, strength = (random[:, 3 * ghost + part].reshape(-1, 1, 1) for part in range(3))
-            way = 0.5 + 1.1 * way
-            there_x, there_y = x + way * ((width - 1) / 2 - x), y + way * ((height - 1) / 2 - y)
-            radius = (0.02 + 0.05 * size) * shorter
-            # A ghost smaller than a pixel is spread over one, and paler in turn.
-            disc = _spot(xp, columns - there_x, rows - there_y, radius + 0.7)
-            cover = xp.maximum(cover, xp.clip(disc * 3.0, 0.0, 1.0) * (0.12 + 0.08 * strength) * xp.clip(radius * radius * 2.0, None, 1.0))
+        # On the line from the sun through the middle of the lens, as real ghosts are.
+        way, size, strength = (random.reshape(-1, 3, self._GHOSTS, 1, 1)[:, part] for part in range(3))
+        x, y, way = x[:, None], y[:, None], 0.5 + 1.1 * way
+        there_x, there_y = x + way * ((width - 1) / 2 - x), y + way * ((height - 1) / 2 - y)
+        radius = (0.02 + 0.05 * size) * shorter
+        # A ghost smaller than a pixel is spread over one, and paler in turn.
+        disc = xp.clip(_spot(xp, columns - there_x, rows - there_y, radius + 0.7) * 3.0, 0.0, 1.0)
+        ghosts = disc * ((0.12 + 0.08 * strength) * xp.clip(radius * radius * 2.0, None, 1.0))
+        cover = xp.maximum(cover, xp.highest(ghosts, (1,)).reshape(-1, height, width))
         return laid_over(images, (cover * per_sample(xp, parameters["glare"], 2))[..., None], 1.0)
 
 
