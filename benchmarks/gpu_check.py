@@ -161,7 +161,7 @@ def preprocessing_agrees(place: Place) -> str:
     return f"largest difference {worst:.1e}"
 
 
-def _loaded(worker: Worker, place: Place, form: str, device: str) -> dict[str, Any]:
+def _loaded(worker: Worker, place: Place, form: str, device: str, **changes: Any) -> dict[str, Any]:
     from gate.registry.mlmodel import describe
 
     parameters = {
@@ -174,6 +174,7 @@ def _loaded(worker: Worker, place: Place, form: str, device: str) -> dict[str, A
         "output_key": None,
         "classes": 10,
         "seed": SEED,
+        **changes,
     }
     return worker.call("load", parameters)[0]
 
@@ -196,6 +197,92 @@ def worker_answers(place: Place, form: str) -> str:
     return f"{loaded['fingerprint']['device']}: logits within {worst:.1e} of the CPU's"
 
 
+def copies(place: Place) -> str:
+    """Batches of many sizes arrive whole on the device, although one buffer serves all and the copies are not waited for."""
+    import torch
+
+    from gate.campaign.staging import Staging
+
+    staging, random = Staging(torch.device(place.device)), np.random.default_rng(SEED)
+    batches = [
+        random.integers(0, 256, (size, 64, 64, 3)).astype(dtype) for size in (128, 3, 500, 1, 64) for dtype in (np.uint8, np.float32)
+    ]
+    moved = [staging.take(batch) for batch in batches]
+    assert all(np.array_equal(there.cpu().numpy(), here) for there, here in zip(moved, batches, strict=True)), "a batch arrives changed"
+    return f"{len(batches)} batches, {sum(batch.nbytes for batch in batches) / 2**20:.0f} MiB"
+
+
+def search_precision(place: Place) -> str:
+    """In mixed precision the search hardly answers otherwise; the judging arm answers as without."""
+    with np.load(place.seeds) as arrays:
+        x, y = arrays["x"][:256, :, :, None], arrays["y"][:256]
+    earns, shown = np.ones(len(x), dtype=bool), []
+    for amp in ("bf16", "fp16") if place.device.startswith("cuda") else ("bf16",):
+        with Worker(place.folder / f"worker-{amp}") as worker:
+            _loaded(worker, place, "pt2", place.device, amp=amp)
+            worker.call("watch", {"coverage": CoverageSettings().model_dump(mode="json"), "kind": "logits"}, {"x": x[:3]})
+            worker.call("profile", {}, {"x": x, "y": y})
+            worker.call("cover_seeds", {}, {"x": x})
+            worker.call("open_arms", {"arms": ["search"]})
+            full = worker.call("forward", {}, {"x": x})[1]["raw"]
+            judged = worker.call("run", {"arm": None}, {"x": x, "earns": earns})[1]["raw"]
+            searched = worker.call("run", {"arm": "search"}, {"x": x, "earns": earns})[1]["raw"]
+        assert np.array_equal(full, judged), f"{amp}: judging is not in full precision"
+        assert not np.array_equal(full, searched), f"{amp}: the search is in full precision"
+        same = float((full.argmax(1) == searched.argmax(1)).mean())
+        assert same > 0.97, f"{amp}: only {same:.1%} of the predictions agree"
+        shown.append(f"{amp} logits within {float(np.abs(full - searched).max()):.1e}")
+    return ", ".join(shown)
+
+
+def compiled_search(place: Place) -> str:
+    """A compiled model is used, or the plain one with a reason; either way the answers are the plain model's."""
+    with np.load(place.seeds) as arrays:
+        x, y = arrays["x"][:256, :, :, None], arrays["y"][:256]
+    with Worker(place.folder / "worker-compiled") as worker:
+        _loaded(worker, place, "pt2", place.device, compiled=True)
+        worker.call("watch", {"coverage": CoverageSettings().model_dump(mode="json"), "kind": "logits"}, {"x": x[:3]})
+        worker.call("profile", {}, {"x": x, "y": y})
+        worker.call("cover_seeds", {}, {"x": x})
+        worker.call("open_arms", {"arms": ["search"]})
+        full = worker.call("forward", {}, {"x": x})[1]["raw"]
+        for count in (len(x), 100, 7):
+            sent = {"x": x[:count], "earns": np.ones(count, dtype=bool)}
+            worst = float(np.abs(worker.call("run", {"arm": "search"}, sent)[1]["raw"] - full[:count]).max())
+            assert worst < 0.05, f"logits of {count} differ by {worst}"
+        return f"{worker.call('describe')[0]['compile']}: logits within {worst:.1e}"
+
+
+def short_memory(place: Place) -> str:
+    """A batch that does not fit is halved until it does, and the memory comes back."""
+    import torch
+
+    from gate.campaign.forward import Forward
+    from gate.demo.network import DigitsNet
+    from gate.domains.image.preprocess import Preprocess
+
+    if not place.device.startswith("cuda"):
+        return "only on CUDA"
+    device = torch.device(place.device)
+    forward = Forward(DigitsNet(512).eval().to(device), device)
+    read = Preprocess(InputSettings(), (0.0, 255.0), 1).to(device)
+    x = torch.randint(0, 256, (200_000, 8, 8, 1), dtype=torch.uint8, device=device)
+    torch.cuda.empty_cache()
+    allowed = torch.cuda.memory_allocated(device) + (2 << 30)
+    torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.get_device_properties(device).total_memory, device)
+    try:
+        with torch.no_grad():
+            raw = forward.answer(x, read)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, device)
+    size = forward.state()["micro_batch"]
+    assert size is not None, "the memory was large enough, so nothing was tried"
+    assert size < len(x)
+    with torch.no_grad():
+        torch.testing.assert_close(raw[:1000], forward.once(x[:1000], read), rtol=1e-3, atol=1e-3)
+    return f"{len(x):,} samples in parts of {size:,}"
+
+
 def model_operators(place: Place) -> str:
     """Attacks stay within their bound and fool the model; the coverage gradient covers more than its seeds."""
     with np.load(place.seeds) as arrays:
@@ -203,7 +290,7 @@ def model_operators(place: Place) -> str:
     with Worker(place.folder / "worker-operators") as worker:
         _loaded(worker, place, "pickle", place.device)
         worker.call("watch", {"coverage": CoverageSettings().model_dump(mode="json"), "kind": "logits"}, {"x": x[:3]})
-        worker.call("profile", {}, {"x": x})
+        worker.call("profile", {}, {"x": x, "y": y})
         worker.call("cover_seeds", {}, {"x": x})
         before = worker.call("open_arms", {"arms": ["search"]})[0]["coverage"]
         clean = (worker.call("forward", {}, {"x": x})[1]["raw"].argmax(1) == y).mean()
@@ -262,6 +349,10 @@ CHECKS: dict[str, Callable[[Place], str]] = {
     "preprocessing": preprocessing_agrees,
     "worker, pickle": lambda place: worker_answers(place, "pickle"),
     "worker, pt2": lambda place: worker_answers(place, "pt2"),
+    "copies to the device": copies,
+    "mixed precision": search_precision,
+    "compiled": compiled_search,
+    "short memory": short_memory,
     "attacks and gradient": model_operators,
     "whole run, pickle": lambda place: whole_run(place, "pickle"),
     "whole run, pt2": lambda place: whole_run(place, "pt2"),
