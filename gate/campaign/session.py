@@ -279,6 +279,8 @@ class Session:
         batch = suite.batch(acts, self._logits(raw))
         added = suite.update_each(batch, earns=earns)
         found = suite.discovery()
+        # Only the search has entries that a mutant could stand for.
+        signed = np.where(earning, _numpy(self._signatures.of(batch)), 0) if arm == "search" else np.zeros(len(earning), dtype=np.int64)
         return (
             {
                 "valid": {name: criterion.value for name, criterion in suite.criteria.items()},
@@ -289,7 +291,7 @@ class Session:
                 "raw": _numpy(raw),
                 "new_items": _numpy(suite.together(added)),
                 "added": _numpy(torch.stack([added[name].to(torch.float64) for name in suite.criteria], 1)),
-                "signature": np.where(earning, _numpy(self._signatures.of(batch)), 0) if arm == "search" else np.zeros(len(earning), np.int64),
+                "signature": signed,
             },
         )
 

@@ -290,8 +290,8 @@ def test_what_does_not_guide_takes_no_items_away_either() -> None:
         "discovery": {"kmnc": None, "nbc": None},
     }
     added = np.array([[0.0, -1.0], [0.0, 0.0], [0.0, 0.0]])
+    made = {"raw": raw(), "new_items": np.zeros(3), "added": added, "signature": SIGNED}
     with pytest.raises(WorkerError, match="items taken away"):
-        made = {"raw": raw(), "new_items": np.zeros(3), "added": added, "signature": SIGNED}
         answers.check("run", {"arm": "search"}, SENT, fields, made)
 
 
