@@ -149,6 +149,7 @@ class SearchArm:
             open_=batch.recipes.assisted[rows] == 0,
             step=batch.step,
             stabilities=self.entries.stabilities(batch.x[rows]),
+            signatures=None if outcome.signatures is None else outcome.signatures[rows],
         )
         self.entries.kept(first, own)
         simplify(self.corpus, batch, outcome, self._labels)
