@@ -24,6 +24,7 @@ _COMMANDS = {
     "replay": ("replay", "Show one defect of a run again, on its model or another."),
     "layers": ("layers", "List a model's layers: what coverage can watch, what it does watch, and known traps."),
     "doctor": ("doctor", "Say why the coverage of a finished run does not rise."),
+    "compare-strategies": ("compare_strategies", "Compare ways to search on your own model and seeds."),
     "corpus": ("corpus", "Export the defects of a run as a training set."),
     "policy": ("policy", "Check, show and list policies."),
 }

@@ -10,7 +10,7 @@ from gate.report.coverage import NO_SET
 from gate.report.numbers import amount, count, mark, share, short
 from gate.result import CurvePoint
 
-__all__ = ["BOTTOM", "HEIGHT", "LEFT", "RIGHT", "TOP", "WIDTH", "Line", "Panel", "Tick", "panels"]
+__all__ = ["BOTTOM", "HEIGHT", "LEFT", "RIGHT", "TOP", "WIDTH", "Line", "Panel", "Tick", "panels", "ticks"]
 
 WIDTH, HEIGHT = 340, 220  # user units of a panel
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 42  # room around the lines, for the axes
@@ -76,7 +76,7 @@ def _panel(criterion: str, points: Sequence[CurvePoint], kind: str) -> Panel:
         low, high = low - room, high + room
         if is_share:
             low, high = max(0.0, low), min(1.0, high)
-    y_ticks = _ticks(0.0 if 0 <= low < 0.5 * high else low, high)
+    y_ticks = ticks(0.0 if 0 <= low < 0.5 * high else low, high)
     bottom, top = y_ticks[0], y_ticks[-1]
     first, last = points[0].executions, points[-1].executions
     start = 0 if first < 0.2 * last else first
@@ -105,7 +105,7 @@ def _panel(criterion: str, points: Sequence[CurvePoint], kind: str) -> Panel:
         lines=lines,
         x=tuple(
             Tick(x_place(tick), count(tick) if last < 1e7 else short(tick, 1e6))
-            for tick in _ticks(start, last, most=4)
+            for tick in ticks(start, last, most=4)
             if start <= tick <= last
         ),
         y=tuple(Tick(y_place(tick), mark(tick, "share") if is_share else short(tick, y_ticks[1] - y_ticks[0])) for tick in y_ticks),
@@ -114,7 +114,7 @@ def _panel(criterion: str, points: Sequence[CurvePoint], kind: str) -> Panel:
     )
 
 
-def _ticks(low: float, high: float, most: int = 5) -> list[float]:
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers from at or below ``low`` to at or above ``high``, about ``most`` of them."""
     raw = (high - low) / most or 1.0
     power = 10.0 ** math.floor(math.log10(raw))
