@@ -32,6 +32,7 @@ __all__ = [
     "MarksSummary",
     "Metric",
     "ModelInfo",
+    "OperatorWeights",
     "PolicyInfo",
     "PreflightCheck",
     "PreviousInfo",
@@ -41,6 +42,7 @@ __all__ = [
     "RootCause",
     "RuleResult",
     "Status",
+    "StrategySummary",
     "UniversalMark",
     "Unreached",
     "Verdict",
@@ -162,6 +164,23 @@ class CorpusReuse(_Frozen):
     changed: int  # of those used: made again with other bytes than the stored ones
 
 
+class StrategySummary(_Frozen):
+    """What came of one strategy's choices of entries; or why it took no part."""
+
+    executions: int = 0
+    findings: int = 0  # new distinct ones
+    new_items: float = 0.0  # newly covered items of the guiding criteria (gains of statistics included)
+    model_calls: int = 0  # that scoring entries cost, in forward-equivalents
+    left_out: str | None = None  # why the model does not allow it
+
+
+class OperatorWeights(_Frozen):
+    """How the search's work was shared out among operators at one time; the weights sum to one."""
+
+    executions: int  # mutants that operators had been chosen for
+    weights: dict[str, float]  # by operator, or by family where there are many
+
+
 class CampaignSummary(_Frozen):
     """The budget and how it was spent. model_calls counts forward-equivalents per sample; one backward counts two."""
 
@@ -183,6 +202,8 @@ class CampaignSummary(_Frozen):
     fingerprint: dict[str, Any] = Field(default_factory=dict)
     started_at: str = ""
     operators: dict[str, dict[str, float]] = Field(default_factory=dict)  # by operator: executions, valid, findings, new_items
+    operator_weights: tuple[OperatorWeights, ...] = ()  # over time, thinned out; empty where weights were not adapted
+    strategies: dict[str, StrategySummary] = Field(default_factory=dict)  # that chose entries, and those which were left out
     invalid: dict[str, dict[str, int]] = Field(default_factory=dict)  # by operator: the search's invalid mutants by reason
 
 
