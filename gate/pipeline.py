@@ -29,6 +29,7 @@ from gate.campaign.reuse import Reuse
 from gate.campaign.run_folder import AnotherCampaignError, RunFolder
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Worker
+from gate.campaign.validator import Validator
 from gate.campaign.wire import MAX_PAYLOAD
 from gate.config import BudgetSettings, InputSettings, Settings, kind_of
 from gate.corpus.corpus import Corpus
@@ -72,6 +73,7 @@ from gate.triage.confirm import Confirmer
 from gate.triage.long_tail import match
 from gate.triage.regression import FRESH_MUTANTS, EarlierRun, Recurrence, read_earlier, replay_earlier, same_classes
 from gate.trust.digest import digest
+from gate.validating import fetch_validator, validating
 from gate.work import Work
 
 __all__ = ["Outcome", "run"]
@@ -177,6 +179,8 @@ def _evaluate(work: Work, private: Path) -> Result:
     sets = _load_data(work, reading, private)
     seeds = sets["seeds"]
     earlier = _earlier_run(work, private, seeds)
+    validator = fetch_validator(settings, private / "validator")
+    work.validator = None if validator is None else validator.info
     if settings.corpus is not None:
         work.earlier_corpus = read_corpus(corpus_of(settings.corpus, private / "corpus", tracking_uri=settings.tracking_uri))
     work.folder.settle(_content(work, earlier))
@@ -205,7 +209,8 @@ def _evaluate(work: Work, private: Path) -> Result:
             raise
         _take_preflight(work, preflight, seeds)
         _remember_reading(work, reading, seeds, preflight)
-        return _fuzz(work, worker, sets, preflight, earlier)
+        with validating(work, validator, private, seeds) as asked:
+            return _fuzz(work, worker, sets, preflight, earlier, asked)
 
 
 def _start_worker(work: Work, folder: Path) -> Worker:
@@ -341,13 +346,14 @@ def _fuzz(
     sets: Mapping[str, ImageSet],
     preflight: Preflight,
     earlier: _Earlier | None,
+    validator: Validator | None,
 ) -> Result:
     clean = sets["seeds"]
     if earlier is not None and not _comparable(work, earlier):
         earlier = None
     rows = np.flatnonzero(preflight.predicted == clean.y)
     work.seeds = Seeds(clean.x[rows], clean.y[rows], tuple(clean.ids[row] for row in rows), preflight.probabilities[rows])
-    domain = ImageDomain(work.policy.policy.domain, clean.x.shape[1:], clean.x.dtype, clean.value_range)
+    domain = ImageDomain(work.policy.policy.domain, clean.x.shape[1:], clean.x.dtype, clean.value_range, validator)
     work.deadline.begin("the ranges of the neurons were measured")
     initial = _watch(work, worker, sets.get("profile"), preflight.output_kind)
     if work.budget.settings.wall is not None:
@@ -786,6 +792,8 @@ def _content(work: Work, earlier: _Earlier | None) -> dict[str, Any]:
     if work.baseline is not None:
         content["baseline"] = work.baseline.resolved_uri
     content |= {role.replace("_", " ") + " set": said.digest for role, said in work.data.items()}
+    if work.validator is not None:
+        content["validator"] = [work.validator.resolved_uri, work.validator.digest]
     if earlier is not None:
         content["earlier run"] = hashlib.sha256(earlier.run.result.to_json().encode()).hexdigest()
     if work.earlier_corpus is not None:

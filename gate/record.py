@@ -303,6 +303,8 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
             if count.executions
         },
         invalid=outcome.invalid,
+        validator=work.validator,
+        validator_calls=0 if work.asked is None else work.asked.calls,
         operator_weights=weights_over_time(work.campaign.search.choice, work.campaign.domain.family),
         strategies=strategies_used(work.campaign.search.entries),
     )

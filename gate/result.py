@@ -205,6 +205,8 @@ class CampaignSummary(_Frozen):
     operator_weights: tuple[OperatorWeights, ...] = ()  # over time, thinned out; empty where weights were not adapted
     strategies: dict[str, StrategySummary] = Field(default_factory=dict)  # that chose entries, and those which were left out
     invalid: dict[str, dict[str, int]] = Field(default_factory=dict)  # by operator: the search's invalid mutants by reason
+    validator: ModelInfo | None = None  # the model that a mutant must look the same to as its seed input
+    validator_calls: int = 0  # its forward passes; model_calls holds none of them
 
 
 class ControlComparison(_Frozen):

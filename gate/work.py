@@ -12,6 +12,7 @@ from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.reuse import Reuse
 from gate.campaign.run_folder import RunFolder
+from gate.campaign.validator import Validator
 from gate.config import Settings
 from gate.corpus.corpus_file import CorpusFile, CorpusWriter
 from gate.metrics.evidence import CleanEvidence, LongTailEvidence, RegressionEvidence
@@ -38,6 +39,8 @@ class Work:
     candidate: ModelInfo | None = None
     baseline: ModelInfo | None = None
     baseline_reference: ModelReference | None = None
+    validator: ModelInfo | None = None
+    asked: Validator | None = None  # that model, in a worker of its own
     data: dict[str, DataSetInfo] = field(default_factory=dict)
     classes: tuple[str, ...] = ()
     preflight: tuple[PreflightCheck, ...] = ()

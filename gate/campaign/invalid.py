@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["VALIDATOR", "add_reasons"]
-
-VALIDATOR = "validator"  # the reason beside the domain's own: the user's validator model sees another class
+__all__ = ["add_reasons"]
 
 
 def add_reasons(
@@ -24,14 +22,13 @@ def add_reasons(
     Args:
         counts: changed in place.
         operators: int64 [N], positions in ``names``.
-        faults: int64 [N], positions in ``reasons``, followed by the validator's; -1 where a mutant is valid.
+        faults: int64 [N], positions in ``reasons``; -1 where a mutant is valid.
         names: of the operators.
         reasons: of the domain.
     """
-    known = (*reasons, VALIDATOR)
     rows = np.flatnonzero(faults >= 0)
-    pairs, numbers = np.unique(operators[rows] * len(known) + faults[rows], return_counts=True)
+    pairs, numbers = np.unique(operators[rows] * len(reasons) + faults[rows], return_counts=True)
     for pair, number in zip(pairs.tolist(), numbers.tolist(), strict=True):
-        operator, reason = divmod(pair, len(known))
+        operator, reason = divmod(pair, len(reasons))
         of_operator = counts.setdefault(names[operator], {})
-        of_operator[known[reason]] = of_operator.get(known[reason], 0) + number
+        of_operator[reasons[reason]] = of_operator.get(reasons[reason], 0) + number

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,18 @@ class ImageDomain:
         shape: (H, W, C).
         dtype: uint8 or float32.
         value_range: lowest and highest value of a file.
+        validator: asked about mutants [N, H, W, C] within the limits and their seed inputs; its answer, bool [N], says which are valid.
     """
 
-    def __init__(self, limits: Domain, shape: tuple[int, int, int], dtype: npt.DTypeLike, value_range: tuple[float, float]) -> None:
+    def __init__(
+        self,
+        limits: Domain,
+        shape: tuple[int, int, int],
+        dtype: npt.DTypeLike,
+        value_range: tuple[float, float],
+        validator: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+    ) -> None:
+        self._validator = validator
         self._limits = limits
         self._operators = NaturalOperators(limits, shape, dtype, value_range)
         self._shape = shape
@@ -53,11 +62,6 @@ class ImageDomain:
         """Bounds of the operators that need the model, those switched off left out."""
         found = {name: getattr(getattr(self._limits, one.family), name) for name, one in MODEL_OPERATORS.items()}
         return {name: bound for name, bound in found.items() if bound}
-
-    @property
-    def value_range(self) -> tuple[float, float]:
-        """Lowest and highest value of a file."""
-        return self._range
 
     @property
     def chain_length(self) -> int:
@@ -126,7 +130,11 @@ class ImageDomain:
 
     def check(self, mutants: np.ndarray, seeds: np.ndarray, recipes: Sequence[Any]) -> np.ndarray:
         """int64 [N]: why a mutant is invalid, a position in ``reasons``; -1 for what a person would still label the same."""
-        return self._validity(mutants, seeds, recipes).codes
+        codes = self._validity(mutants, seeds, recipes).codes
+        rows = np.flatnonzero(codes < 0)
+        if self._validator is not None and len(rows):
+            codes[rows[~self._validator(mutants[rows], seeds[rows])]] = REASONS.index("validator")
+        return codes
 
     def valid(self, mutants: np.ndarray, seeds: np.ndarray, recipes: Sequence[Any]) -> np.ndarray:
         """bool [N]: within what a person would still label the same."""

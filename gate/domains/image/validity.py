@@ -30,6 +30,7 @@ REASONS = (
     "distance",  # made by the model's help alone, and further away than its bound
     "pixel_distance",  # many values changed, and one of them too much
     "similarity",  # too little of the seed input's structure is left
+    "validator",  # the user's validator model sees something else than in the seed input
 )
 
 _CODES = {reason: code for code, reason in enumerate(REASONS)}
