@@ -173,7 +173,7 @@ class CoverageSettings(_Section):
     surprise_references: int = Field(default=1_000, ge=2)  # profile samples kept for each class
     stall: int = Field(default=5_000, ge=1)  # search executions without anything new after which the search counts as stalled
     stall_chance: float | None = Field(default=None, gt=0, lt=1)  # ... or an estimated chance of something new below this
-    on_stall: Literal["freeze", "end", "continue"] = "freeze"  # freeze: only the judging arm goes on; end: the campaign ends
+    on_stall: Literal["freeze", "end", "continue"] = "freeze"  # freeze: the search goes for defects instead; end: the campaign ends
 
     @property
     def guides(self) -> tuple[Criterion, ...]:
@@ -271,6 +271,7 @@ class Settings(_Section):
     device: str = "auto"  # auto | cpu | cuda | cuda:N
     batch_size: int = Field(default=128, ge=1, le=65_536)
     workers: int = Field(default=1, ge=1, le=64)  # processes that run the model; the result is the same for any number
+    threads: int | None = Field(default=None, ge=1, le=1024)  # of each on the CPU; None: one for each core, however many workers
     corpus: str | None = None  # a run folder, or a corpus file, whose entries the search starts from beside the seed inputs
     corpus_memory: int = Field(default=512, ge=1)  # MiB of mutants held in memory; more are read from disk when they are needed
     validator: str | None = None  # a model that a valid mutant must not change the class of: any model URI; see docs/configuration.md

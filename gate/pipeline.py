@@ -23,6 +23,7 @@ from gate.campaign.budget import Budget, BudgetSpent
 from gate.campaign.deadline import Deadline, Interrupted, Stage
 from gate.campaign.events import EventLog, Observer
 from gate.campaign.judging import JudgingArm
+from gate.campaign.keeper import Keeper
 from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.preflight import Preflight, TooFewSeedsError, predict_all, run_preflight
 from gate.campaign.reuse import Reuse
@@ -214,7 +215,8 @@ def _evaluate(work: Work, private: Path) -> Result:
 
 
 def _start_worker(work: Work, folder: Path) -> Worker:
-    worker = Worker(folder, deadline=work.deadline)
+    helpers = work.settings.workers - 1
+    worker = Keeper(folder, helpers=helpers, deadline=work.deadline) if helpers else Worker(folder, deadline=work.deadline)
     work.budget.hold_device()
     work.events.emit("device")
     return worker
@@ -235,6 +237,7 @@ def _load_model(
         "seed": work.settings.seed,
         "amp": work.settings.search.amp,
         "compiled": work.settings.search.compile,
+        "threads": work.settings.threads,
     }
     loaded, _ = worker.call("load", parameters)
     work.fingerprint = dict(loaded["fingerprint"])
@@ -378,7 +381,8 @@ def _fuzz(
     work.deadline.begin("the campaign ran", Stage.FUZZ)
     open_campaign(work, worker, domain, preflight, clean.value_range)
     work.deadline.begin("the campaign ran")
-    campaign.run()
+    with work.pause.signals():
+        campaign.run()
     work.interrupted = campaign.outcome.stop_reason == "interrupted"
     work.events.emit("phase", name="triage")
     _save_campaign(work, worker, campaign)
@@ -516,6 +520,7 @@ def _campaign(
         stop=lambda: work.deadline.stopped,
         campaign_seed=settings.seed,
         mixed=settings.search.amp != "off",
+        pause=work.pause,
     )
     work.fingerprint.update(batch_size=settings.batch_size, step_size=work.campaign.step_size)
     return work.campaign

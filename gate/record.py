@@ -17,6 +17,7 @@ from gate.policy.evaluate import evaluate
 from gate.policy.load import LoadedPolicy
 from gate.result import (
     ArmSummary,
+    CampaignState,
     CampaignSummary,
     ClassCoverage,
     CorpusReuse,
@@ -37,7 +38,7 @@ __all__ = ["evidence_of", "judged", "record", "unjudged"]
 
 _STALLED_STEP = (
     "The campaign ended before its budget, as coverage no longer grew; a larger budget alone changes nothing. Give more seed inputs, or "
-    "wait longer for something new (coverage.stall); where coverage.on_stall is end, freeze lets the judging arm run on."
+    "wait longer for something new (coverage.stall); where coverage.on_stall is end, freeze has the search go for defects."
 )
 _SAID = 200  # characters of a reason that every missing metric repeats
 
@@ -275,6 +276,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
         stop_reason=outcome.stop_reason,
         judge_half=work.settings.data.judge_half,
         stalled_for=outcome.stalled_for,
+        states=tuple(CampaignState(state=one.state.value, executions=one.executions, reason=one.reason) for one in outcome.states),
         unconfirmed=outcome.unconfirmed,
         reused=None if work.reuse is None else CorpusReuse(source=str(work.settings.corpus), **work.reuse.summary()),
         precision_only=0 if work.confirmer is None else work.confirmer.precision_only,

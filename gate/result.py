@@ -164,6 +164,14 @@ class CorpusReuse(_Frozen):
     changed: int  # of those used: made again with other bytes than the stored ones
 
 
+class CampaignState(_Frozen):
+    """A change in a campaign's life."""
+
+    state: Literal["init", "active", "frozen", "paused", "resumed", "shut_down"]  # frozen: coverage has stalled, defects are looked for
+    executions: int  # when it came
+    reason: str
+
+
 class StrategySummary(_Frozen):
     """What came of one strategy's choices of entries; or why it took no part."""
 
@@ -192,6 +200,7 @@ class CampaignSummary(_Frozen):
     device_hours: float  # time for which the device was held by the search arm, in hours
     stop_reason: str  # executions | wall | device | saturated | interrupted | error
     stalled_for: int = 0  # search executions since one covered something new
+    states: tuple[CampaignState, ...] = ()  # in the order in which they came
     unconfirmed: int = 0  # findings that there was no time left to confirm
     reused: CorpusReuse | None = None
     precision_only: int = 0  # findings of a search in mixed precision that full precision does not show; no defects

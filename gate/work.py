@@ -9,6 +9,7 @@ from gate.campaign.budget import Budget
 from gate.campaign.deadline import Deadline
 from gate.campaign.events import EventLog
 from gate.campaign.judging import JudgingArm
+from gate.campaign.lifecycle import Pause
 from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.reuse import Reuse
 from gate.campaign.run_folder import RunFolder
@@ -49,6 +50,12 @@ class Work:
     fingerprint: dict[str, Any] = field(default_factory=dict)
     confirmer: Confirmer | None = None
     campaign: Campaign | None = None
+
+    @property
+    def pause(self) -> Pause:
+        """What asks the campaign to wait: a file in the run folder, and the signals that make it."""
+        return Pause(self.folder.campaign / "pause")
+
     judging: JudgingArm | None = None
     seeds: Seeds | None = None
     corpus: CorpusWriter | None = None

@@ -220,10 +220,12 @@ class Campaign:
     def _fill(self) -> str | None:
         """Proposes steps until enough are in flight; answers why there are fewer, None where the arms have nothing to propose."""
         while len(self._in_flight) < IN_FLIGHT:
-            self._wait_while_paused()
             reason = self._reason_to_stop()
             if reason is not None:
                 return reason
+            if self._pause is not None and self._pause.asked:
+                self._wait(self._pause)
+                continue
             self._steer()
             batch: Batch | None = None
             try:
@@ -249,17 +251,15 @@ class Campaign:
         self.outcome.counts[arm].seconds += now - self._noted_seconds
         self._noted_seconds = now
 
-    def _wait_while_paused(self) -> None:
+    def _wait(self, pause: Pause) -> None:
         """Proposes and takes nothing for as long as somebody wants the campaign to wait: what is in flight stays there.
 
         Were it taken, the next step would be proposed from more than without the pause.
         """
-        if self._pause is None or not self._pause.asked:
-            return
         self._lifecycle.enter(State.PAUSED, self.outcome.executions, "somebody asked for it")
         with self._budget.device_released():
-            self._pause.wait(lambda: self._stop() or self._budget.ended(0) == "wall")
-        over = "somebody asked for it" if not self._pause.asked else "the time is up"
+            pause.wait(lambda: self._stop() or self._budget.ended(0) == "wall")
+        over = "the time is up or somebody said stop" if pause.asked else "somebody asked for it"
         self._lifecycle.enter(State.RESUMED, self.outcome.executions, over)
 
     def _steer(self) -> None:

@@ -85,14 +85,16 @@ class Worker:
 
     Args:
         private: a folder that belongs to the worker: its home, its temporary files, its working folder.
+        start_timeout: seconds that its start may take.
         deadline: asked before every request and while every answer is waited for; without one only silence ends the waiting.
+        wait: until it is up; otherwise its first answer says whether it is.
 
     Raises:
         WorkerError: the process did not come up.
         BudgetSpent, Interrupted: it did not in the time there was.
     """
 
-    def __init__(self, private: Path, *, start_timeout: float | None = None, deadline: Deadline | None = None) -> None:
+    def __init__(self, private: Path, *, start_timeout: float | None = None, deadline: Deadline | None = None, wait: bool = True) -> None:
         if deadline is not None:
             deadline.check()
         self._deadline = deadline
@@ -120,8 +122,10 @@ class Worker:
         self._listener = threading.Thread(target=self._listen, name="worker-output", daemon=True)
         self._listener.start()
         threading.Thread(target=self._watch, name="worker-end", daemon=True).start()
-        wait = _SILENCE if start_timeout is None else max(start_timeout, 0.0)
-        self.answer(self._send(Request("start", {}, {}, wait), {"nonce": self._nonce}))
+        patience = _SILENCE if start_timeout is None else max(start_timeout, 0.0)
+        started = self._send(Request("start", {}, {}, patience), {"nonce": self._nonce})
+        if wait:
+            self.answer(started)
 
     @property
     def pid(self) -> int:

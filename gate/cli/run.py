@@ -27,6 +27,8 @@ __all__ = ["command"]
 @click.option("--executions", type=int, help="Mutants to run through the model.")
 @click.option("--device-budget", help="Time for which the device is held: 90s, 10m, 2h.")
 @click.option("--device", help="auto, cpu, cuda or cuda:0.")
+@click.option("--workers", type=int, help="Processes that run the model; the result is the same for any number.")
+@click.option("--threads", type=int, help="CPU threads of each of them; one for each core where absent.")
 @click.option("--batch-size", type=int, help="Samples in one forward pass.")
 @click.option("--amp", type=click.Choice(["off", "bf16", "fp16"]), help="Mixed precision for the search; defects are confirmed without.")
 @click.option("--seed", type=int, help="Campaign seed: the same seed, budget in executions and machine give the same result.")

@@ -76,6 +76,7 @@ class Progress:
         self._last_line = self._started
         self._phase = "starting"
         self._step: dict[str, Any] = {}
+        self._state = ""
         self._goal: dict[str, Any] = {}
         self._fuzz_started: float | None = None
         self._device_started: float | None = None
@@ -134,8 +135,15 @@ class Progress:
             self._device_started = time.monotonic()
         elif kind == "step":
             self._step = event
+        elif kind == "state":
+            self._take_state(event)
         elif kind == "preflight" and event["status"] != "ok":
             self._say(f"{event['name']}: {event['seen']}. {event['advice']}", "yellow" if event["status"] == "note" else "bold red")
+
+    def _take_state(self, event: dict[str, Any]) -> None:
+        self._state = str(event["state"])
+        if self._state in ("frozen", "paused", "resumed"):
+            self._say(f"{self._state} after {event['executions']:,} executions: {event['reason']}", "yellow")
 
     def _say(self, text: str, style: str) -> None:
         target = self._live.console if self._live is not None else self._console
@@ -181,6 +189,8 @@ class Progress:
             seen = self._step.get("discovery", {}).get(name, {}).get("seen")
             reach = "" if seen is None else f"{about(seen)} of what it will reach"
             table.add_row(f"coverage {name}", bar, _covered(name, value), reach)
+        if self._state == "paused":
+            table.add_row("campaign", Text("paused", style="yellow"), "")
         if self._step.get("stalled"):
             table.add_row("search", _stalled(self._step), "")
         table.add_row("findings", f"{self._step['findings']}", "")
