@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_digits, load_sample_images
 
+from gate.domains.image import batches
 from gate.domains.image.limits import Domain
 from gate.domains.image.natural import NaturalOperators
 from gate.domains.image.operators import OPERATORS
@@ -231,6 +232,65 @@ def test_results_do_not_depend_on_batch_order_or_neighbours(digits: np.ndarray) 
     alone = np.concatenate([operators.apply(digits[i : i + 1], steps[i : i + 1]) for i in range(len(digits))])
     assert np.array_equal(together, backwards)
     assert np.array_equal(together, alone)
+
+
+@pytest.mark.parametrize("kind", ["digits", "colours"])
+def test_steps_by_column_are_those_made_one_by_one_and_those_read_from_a_file(kind: str, digits: np.ndarray, colours: np.ndarray) -> None:
+    pictures = digits if kind == "digits" else colours
+    operators = on_all_names(pictures.shape[1:], np.uint8)
+    random = np.random.default_rng(8)
+    count = 3 * len(operators.names)
+    numbers, severities = np.arange(count) % len(operators.names), random.random(count)
+    draws = random.integers(2**31, size=count)
+    severities[::17] = 0
+    steps = operators.steps(numbers, severities, draws)
+    alone = [operators.step(operators.names[n], float(s), int(d)) for n, s, d in zip(numbers, severities, draws, strict=True)]
+    assert list(steps) == alone
+    x = pictures[np.arange(count) % len(pictures)]
+    made = operators.apply(x, steps)
+    read = [Step.from_json(json.loads(json.dumps(step.to_json()))) for step in steps]
+    assert np.array_equal(operators.apply(x, read), made)
+    assert np.array_equal(np.stack([operators.replay(picture, [step]) for picture, step in zip(x, read, strict=True)]), made)
+
+
+def test_a_batch_too_large_to_be_changed_at_once_gives_the_same_bytes(digits: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    operators = on_all_names(digits.shape[1:], np.uint8)
+    steps = operators.steps(np.arange(50) % len(operators.names), np.full(50, 0.8), np.arange(50))
+    whole = operators.apply(digits, steps)
+    monkeypatch.setattr(batches, "_VALUES_AT_ONCE", 7 * 64)
+    assert np.array_equal(operators.apply(digits, steps), whole)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 9, 3), (9, 1, 1), (2, 3, 3), (1, 200, 1)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_pictures_of_one_pixel_or_one_line_are_changed_within_their_range(shape: tuple[int, int, int], dtype: type) -> None:
+    operators = on_all_names(shape, dtype)
+    images = np.stack([picture(shape, dtype, seed) for seed in range(3)])
+    for name in operators.names:
+        mutants = operators.apply(images, [operators.step(name, 1.0, draw) for draw in range(3)])
+        assert mutants.shape == images.shape
+        assert mutants.dtype == images.dtype
+        assert np.isfinite(mutants).all(), name
+        assert mutants.min() >= 0
+        assert mutants.max() <= (255 if dtype is np.uint8 else 1)
+
+
+def test_a_mirror_image_happens_for_as_many_draws_as_the_severity_says() -> None:
+    operators = on_all_names((8, 8, 1), np.uint8)
+    flips = np.full(2000, operators.names.index("horizontal_flip"))
+    for severity in (0.25, 0.75):
+        steps = operators.steps(flips, np.full(2000, severity), np.arange(2000))
+        assert abs(np.mean([step.parameters["happens"] for step in steps]) - severity) < 0.04
+
+
+def test_every_channel_of_a_picture_with_two_or_five_of_them_goes_through_a_codec() -> None:
+    for channels in (2, 5):
+        x = picture((16, 16, channels), np.uint8, 4)[None]
+        operators = on_all_names(x.shape[1:], np.uint8)
+        for name in ("jpeg", "webp", "clahe"):
+            made = operators.apply(x, [operators.step(name, 1.0, 1)])
+            assert (made != x).any(axis=(0, 1, 2)).all(), name
+            assert np.abs(made.astype(int) - x).mean() < 40, name
 
 
 def test_the_global_random_generators_are_neither_read_nor_moved(digits: np.ndarray) -> None:

@@ -136,16 +136,10 @@ class Perspective(_Geometry, Projection):
 
 def _homographies(old: npt.NDArray[np.float64], new: npt.NDArray[np.float64]) -> Matrices:
     """The 3x3 matrices that take four points [n, 4, 2] to four others, with a one in their last place: eight linear equations each."""
-    x, y = old[..., 0], old[..., 1]
-    none, one = np.zeros_like(x), np.ones_like(x)
-    u, v = new[..., 0], new[..., 1]
-    rows = np.stack(
-        [
-            np.stack([x, y, one, none, none, none, -u * x, -u * y], axis=-1),
-            np.stack([none, none, none, x, y, one, -v * x, -v * y], axis=-1),
-        ],
-        axis=2,
-    )
+    rows = np.zeros((len(old), 4, 2, 8))
+    rows[:, :, 0, :2] = rows[:, :, 1, 3:5] = old
+    rows[:, :, 0, 2] = rows[:, :, 1, 5] = 1
+    rows[..., 6:] = -new[..., None] * old[:, :, None]
     solved = np.linalg.solve(rows.reshape(-1, 8, 8), new.reshape(-1, 8, 1))[..., 0]
     return np.concatenate([solved, np.ones((len(solved), 1))], axis=1).reshape(-1, 3, 3)
 
@@ -213,7 +207,8 @@ class GridDistortion(_Geometry, Warp):
 def _with_lines(length: int, shift: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """[n, length]: positions 0 to length - 1 after the grid's inner lines moved by ``shift`` [n, lines] cells; the outer lines stay."""
     cells = shift.shape[1] + 1
-    lines = np.pad(shift, ((0, 0), (1, 1)))
+    lines = np.zeros((len(shift), cells + 1))
+    lines[:, 1:-1] = shift
     place = np.arange(length) * (cells / max(1, length - 1))
     cell = np.minimum(place.astype(np.int64), cells - 1)
     share = place - cell
