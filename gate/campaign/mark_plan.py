@@ -63,10 +63,13 @@ def plan(allowance: int, *, plain: int, starts: int, candidates: int, inputs: in
     sizes = [candidates]
     while sizes[-1] > finalists:
         sizes.append(max(finalists, sizes[-1] // KEPT))
-    levels = []
+    # A level that can't take more candidates than the next one would keep is no level.
+    while len(sizes) > 1 and left // len(sizes) // (LEAST_STEPS * cost) <= sizes[1]:
+        sizes.pop(0)
+    levels: list[tuple[int, int]] = []
     for number, size in enumerate(sizes):
         part = left // (len(sizes) - number)
-        affordable = min(size, part // (LEAST_STEPS * cost))
+        affordable = min(size, part // (LEAST_STEPS * cost), levels[-1][0] if levels else size)
         if affordable < 1:
             continue
         steps = min(MOST_STEPS, part // (affordable * cost))
