@@ -170,16 +170,17 @@ class Climber:
         return ActivationBatch(self._layers, flat)
 
     def _join(self, fresh: Tensor) -> None:
-        for run, row, place in fresh.tolist():
-            if run not in self._recent:
-                continue
-            values = self._recent[run][row : row + 1]
-            taken = (self._places == place).nonzero().flatten()
-            if len(taken):
-                self._pool[taken[0]] = values[0]
-            else:
-                self._pool = torch.cat([self._pool.to(values.device), values])
-                self._places = torch.cat([self._places, torch.tensor([place])])
+        known = {place: row for row, place in enumerate(self._places.tolist())}
+        joining = {place: (run, row) for run, row, place in fresh.tolist() if run in self._recent}  # of a place taken twice the later
+        old = [(known[place], *source) for place, source in joining.items() if place in known]
+        room = max(0, self.room - len(known))
+        new = [(place, *source) for place, source in joining.items() if place not in known][:room]
+        if old:
+            self._pool[[row for row, _, _ in old]] = torch.stack([self._recent[run][row] for _, run, row in old])
+        if new:
+            values = torch.stack([self._recent[run][row] for _, run, row in new])
+            self._pool = torch.cat([self._pool.to(values.device), values])
+            self._places = torch.cat([self._places, torch.tensor([place for place, _, _ in new])])
 
     def _usual_spread(self) -> Tensor:
         """float32 [neurons]: standard deviation over the pool as it was when first asked for; of a neuron without any, the mean of the

@@ -1,13 +1,14 @@
 """The coverage gradient as the search takes part in it: whether to climb, from which inputs, and what becomes of the mutants.
 
 Lives in the supervisor. The worker, which knows the activations, says which inputs lie nearest to what is not covered yet; the bytes of
-these inputs come from the corpus, and the mutants that come back are held to the bound here, where the model's code can't reach.
+these inputs are kept here, and the mutants that come back are held to the bound here, where the model's code can't reach.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,9 @@ from gate.randomness import generator, integer
 __all__ = ["OPERATOR", "Guide", "Ways"]
 
 OPERATOR = "coverage_gradient"
-POOL = 4_096  # mutants of the corpus that a climb can start from, beside the seed inputs; the oldest make way
+# Natural mutants that a climb can start from, beside the seed inputs; the oldest make way.
+FINDERS = 2_048  # that covered something first
+OTHERS = 1_024
 CURIOUS = 0.1  # share of the steps that go a way which pays less, so that it is noticed when that changes
 # Far targets need many steps, near ones many lengths.
 ASCENTS = (Ascent(), Ascent(num_steps=6, multiples=(1.0, 3.0), targets=0))
@@ -96,9 +99,9 @@ class Guide:
         self._ascents = tuple(ascents)
         self._seeds = len(corpus.seeds)
         self._ways = Ways(1 + len(self._ascents))
-        self._entries: list[int] = []  # of the pool beside the seed inputs, by place
+        self._starts: dict[int, tuple[Batch, int]] = {}  # batch and row of what can be climbed from beside the seed inputs, by place
         self._fresh: list[tuple[int, int, int]] = []  # what the worker does not know yet: run, row, place
-        self._joined = 0
+        self._finders = self._others = 0  # how many there have been
         self._runs = 0  # batches of the search that have run
         self._climbs = 0
         self._way_of: dict[int, int] = {}  # by token of the climbs that have not been taken yet
@@ -115,8 +118,8 @@ class Guide:
         _, aim = self._worker.call("aim", {"count": starts, "seed": integer(self._campaign_seed, "aim", step)}, {"fresh": fresh})
         if not len(aim["places"]):
             return None
-        entries = self._entries_at(aim["places"])
-        parents, bound = self._corpus.inputs(entries), self._domain.model_bounds[OPERATOR]
+        parents, seeds, recipes = self._started(aim["places"])
+        bound = self._domain.model_bounds[OPERATOR]
         self._climbs += 1
         parameters = {
             "token": self._climbs,
@@ -131,57 +134,63 @@ class Guide:
             self._ways.learn(way, 0.0, float(said["work"]))
             return None
         self._way_of[self._climbs] = way
-        return self._batch(step, entries, parents, made["x"], made["rows"], said["work"])
+        return self._batch(step, parents, seeds, recipes, made["x"], made["rows"], said["work"])
 
-    def take(self, batch: Batch, worth: np.ndarray, first: int, kept: np.ndarray) -> None:
-        """Learns from a batch of the search that has run.
+    def take(self, batch: Batch, worth: np.ndarray) -> None:
+        """Learns from a batch of the search that has run, and may climb from its natural mutants later.
 
         Args:
             batch: natural or of a climb.
             worth: float [N], what each mutant was worth.
-            first: entry of the corpus that the first of the kept rows became.
-            kept: int64 [n], rows that joined the corpus, in this order.
         """
         way = 0 if batch.kept is None else self._way_of.pop(batch.kept)
         self._ways.learn(way, float(worth.sum()), float(len(batch.x) + batch.model_calls))
-        if batch.kept is None:
-            for offset, row in enumerate(kept.tolist()):
-                if not self._corpus.open[first + offset]:
-                    continue  # a step with the model's help is in it already: bounds add up
-                slot = self._joined % POOL
-                self._joined += 1
-                if slot < len(self._entries):
-                    self._entries[slot] = first + offset
-                else:
-                    self._entries.append(first + offset)
-                self._fresh.append((self._runs, row, self._seeds + slot))
+        assert isinstance(batch.recipes, Chains)
+        # Where a step with the model's help is in it already, bounds would add up.
+        for row in np.flatnonzero(batch.valid & (batch.recipes.assisted == 0)).tolist():
+            # What covered something may have to be climbed from for long, what only came near for as long as it is among the last.
+            found = bool(worth[row] > 0)
+            place = self._seeds + (self._finders % FINDERS if found else FINDERS + self._others % OTHERS)
+            self._finders, self._others = self._finders + found, self._others + (not found)
+            self._starts[place] = (batch, row)
+            self._fresh.append((self._runs, row, place))
         self._runs += 1
 
-    def _entries_at(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        if places.max() >= self._seeds + len(self._entries):
-            raise WorkerError("The worker climbs from an input that there is not.", where="worker process")
-        table = np.concatenate([np.arange(self._seeds), np.array(self._entries, dtype=np.int64)])
-        found: npt.NDArray[np.int64] = table[places]
-        return found
+    def _started(self, places: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[np.int64], list[tuple[Any, ...]]]:
+        """Inputs [n, ...], their seed inputs int64 [n] and their recipes."""
+        inputs, seeds, recipes = [], [], []
+        for place in places.tolist():
+            if place < self._seeds:
+                start: tuple[np.ndarray, int, tuple[Any, ...]] = (self._corpus.seeds[place], place, ())
+            elif place in self._starts:
+                batch, row = self._starts[place]
+                start = (batch.x[row], int(batch.seeds[row]), tuple(batch.recipes[row]))
+            else:
+                raise WorkerError("The worker climbs from an input that there is not.", where="worker process")
+            inputs.append(start[0])
+            seeds.append(start[1])
+            recipes.append(start[2])
+        return np.stack(inputs), np.array(seeds, dtype=np.int64), recipes
 
     def _batch(
         self,
         step: int,
-        entries: npt.NDArray[np.int64],
         parents: np.ndarray,
+        origins: npt.NDArray[np.int64],
+        recipes: list[tuple[Any, ...]],
         made: np.ndarray,
         rows: npt.NDArray[np.int64],
         work: int,
     ) -> Batch:
-        chosen = entries[rows]
-        seeds = self._corpus.seeds_of(chosen)
+        seeds = origins[rows]
         mutants = self._domain.bound(made, parents[rows], OPERATOR)
         # What had to be cut back is not what the worker ran.
         as_run = (mutants == made).reshape(len(made), -1).all(axis=1)
         draws = generator(self._campaign_seed, "climbed", step).integers(2**31, size=len(rows))
-        lengths, severities = self._corpus.lengths(chosen), self._corpus.severities(chosen)
-        chains = Chains(self._corpus.recipes_of(chosen), (), lengths, severities, np.zeros(len(rows), dtype=np.int64))
+        lengths = np.array([len(recipe) for recipe in recipes], dtype=np.int64)[rows]
+        severities = np.array([sum(one.severity for one in recipe) for recipe in recipes], dtype=np.float64)[rows]
+        chains = Chains([recipes[row] for row in rows.tolist()], (), lengths, severities, np.zeros(len(rows), dtype=np.int64))
         chains = chains.then(np.arange(len(rows)), self._domain.model_steps(OPERATOR, draws), None)
         valid = as_run & self._domain.valid(mutants, self._corpus.seeds[seeds], chains)
         operators = np.full(len(rows), self._position, dtype=np.int64)
-        return Batch("search", step, mutants, seeds, chains, valid, work - len(rows), operators, chosen, kept=self._climbs)
+        return Batch("search", step, mutants, seeds, chains, valid, work - len(rows), operators, kept=self._climbs)

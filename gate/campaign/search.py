@@ -155,7 +155,7 @@ class SearchArm:
         simplify(self.corpus, batch, outcome, self._labels)
         worth = np.where(gained, outcome.new_items, 0.0)
         if self._guide is not None:
-            self._guide.take(batch, worth, first, rows)
+            self._guide.take(batch, worth)
         if batch.kept is not None:
             return  # neither choice has had a part in it
         if batch.entries is None:
