@@ -21,6 +21,7 @@ from markupsafe import Markup
 from gate.policy.threshold import Threshold
 from gate.report import reproduce
 from gate.report.bar import Bar, bar
+from gate.report.choices import choices_page
 from gate.report.coverage import evidence_flags, false_note
 from gate.report.coverage_tables import coverage_page
 from gate.report.gallery import MOST, Card, Gallery, gallery
@@ -151,6 +152,7 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "marks": marks_page(result, folder),
         "probes": probes_page(result, folder),
         "operators": operators,
+        "choices": choices_page(result.campaign),
         "causes": causes[:_CAUSE_CARDS],
         "more_causes": causes[_CAUSE_CARDS:],
         "causes_left_out": max(0, len(result.root_causes) - _MOST_CAUSES),
