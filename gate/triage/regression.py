@@ -159,8 +159,10 @@ def _fresh_failures(
     mutants: list[np.ndarray] = []
     for row, defect in enumerate(defects):
         check()
+        if not defect.natural:
+            continue
         operators = [(str(step["operator"]), float(step["severity"])) for step in defect.recipe]
-        if not defect.natural or any(name not in domain.natural for name, _ in operators):
+        if any(name not in domain.natural for name, _ in operators):
             continue
         same_class = np.flatnonzero(seeds.labels == defect.label)
         held_out = [seed for seed in same_class if half_of(seeds.ids[seed]) != half_of(defect.seed_id)]
