@@ -37,7 +37,7 @@ NAMES = [
     "preflight_faults",
     "executions",
 ]
-NOT_MEASURED = {"canary_recall", "universal_mark_rate", "negative_flip_rate", "crashes", "hangs", "backend_disagreements"}
+NOT_MEASURED = {"canary_recall", "negative_flip_rate", "crashes", "hangs"}
 
 
 def evidence(**more: Any) -> Evidence:

@@ -17,7 +17,7 @@ MODEL = ModelInfo(uri="m", resolved_uri="m")
 ALL = ("baseline", "classic", "smoke", "strict")
 
 
-def campaign(name: str, *, failing: float = 0.01, faults: int = 0, gain: float = 0.05, found: int = 5) -> Evidence:
+def campaign(name: str, *, failing: float = 0.01, faults: int = 0, gain: float = 0.05, found: int = 5, mark: int = 5) -> Evidence:
     """What a run under that policy leaves behind with seed inputs alone and the policy's own budget."""
     policy = load_policy(name).policy
     executions = policy.budget.executions if policy.budget is not None else None
@@ -51,6 +51,8 @@ def campaign(name: str, *, failing: float = 0.01, faults: int = 0, gain: float =
         root_causes=2,
         coverage={"kmnc": CoverageEvidence(initial=0.5, final=0.5 + gain, after_first=0.5 + gain, first=min(1000, search))},
         criterion="kmnc",
+        marks=(MarkEvidence(kind="patch", label=2, moved=mark, inputs=60),),
+        probes_compared=96,
         preflight_faults=faults,
         executions=executions,
     )
@@ -91,6 +93,13 @@ def test_a_fragile_model_fails_by_its_defect_rate(name: str) -> None:
     result = judge(name, campaign(name, failing=0.9))
     assert (result.verdict, result.exit_code) == (Verdict.FAIL, 1)
     assert "defect-rate" in {rule.id for rule in result.rules if rule.status is Status.FAIL}
+
+
+@pytest.mark.parametrize("name", ["baseline", "strict"])
+def test_a_mark_that_moves_nearly_every_input_fails(name: str) -> None:
+    result = judge(name, campaign(name, mark=58))
+    assert result.verdict is Verdict.FAIL
+    assert [rule.id for rule in result.rules if rule.status is Status.FAIL] == ["universal-mark"]
 
 
 @pytest.mark.parametrize("name", ALL)
