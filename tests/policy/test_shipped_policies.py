@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gate.metrics import Evidence, compute
-from gate.metrics.evidence import CleanEvidence, CoverageEvidence, JudgedSeed, SearchDefect
+from gate.metrics.evidence import CleanEvidence, CoverageEvidence, JudgedSeed, MarkEvidence, SearchDefect
 from gate.policy import Judgement, describe, evaluate, load_policy, shipped_policies
 from gate.result import ModelInfo, Status, Verdict
 
