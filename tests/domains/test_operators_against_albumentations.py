@@ -74,6 +74,15 @@ def test_salt_and_pepper_fall_where_the_field_says(images: np.ndarray) -> None:
     assert_close(ours("salt_pepper", images, share=0.1, grain=9), expected, mean=0, most=0)
 
 
+def test_pixels_are_lost_where_the_field_says(images: np.ndarray) -> None:
+    count, height, width, _ = images.shape
+    field = bits32(arrays_of(images), np.full(count, 9), "pixel_dropout", height * width).reshape(count, height, width, 1) / 2**32
+    lost = np.broadcast_to(field < 0.2, images.shape)
+    values = np.full_like(images[0], 0.3)
+    expected = np.stack([pixel.pixel_dropout(image, own, values) for image, own in zip(images, lost, strict=True)])
+    assert_close(ours("pixel_dropout", images, share=0.2, value=0.3, grain=9), expected, mean=1e-8, most=1e-7)
+
+
 @pytest.mark.parametrize("sigma", [0.8, 1.3, 2.7])
 def test_gaussian_blur(images: np.ndarray, sigma: float) -> None:
     size = 2 * math.ceil(3 * sigma) + 1
