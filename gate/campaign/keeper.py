@@ -92,8 +92,8 @@ class Keeper(Worker):
         elif operation == "watch" and any(fields["layers"] != answer[0]["layers"] for fields, _ in said):
             raise WorkerError("The workers watch different layers of one model.", where="worker process", hint="Run it with workers: 1.")
         elif operation == "describe":
-            calls = sum(helper.call("describe")[0]["model_calls"] for helper in self._helpers)
-            answer[0]["model_calls"] += calls
+            for helper in self._helpers:
+                answer[0].update(joined(answer[0], helper.call("describe")[0]))
         return answer
 
     def ask(
