@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gate.campaign.deadline import Deadline
+from gate.campaign.described import joined
 from gate.campaign.supervisor import Request, Worker
 from gate.campaign.wire import Arrays
 from gate.errors import ConfigError, GateError, WorkerError
