@@ -113,6 +113,18 @@ def test_severity_zero_changes_nothing_not_even_through_the_operator_itself(name
     assert np.array_equal(operator.apply(unit, operator.parameters(np.zeros(4), np.arange(4), images.shape[1:])), unit)
 
 
+def test_severity_zero_keeps_every_bit_of_floats_in_a_range_that_is_not_that_of_the_operators() -> None:
+    x = np.stack([picture((8, 8, 3), np.float32, seed) for seed in range(20)]) * np.float32(3.3) - np.float32(1.1)
+    operators = NaturalOperators(EVERY, (8, 8, 3), np.float32, (-1.1, 2.2))
+    numbers = np.arange(20) * 3 % len(operators.names)
+    severities = np.where(np.arange(20) % 2, 0.5, 0.0)
+    steps = operators.steps(numbers, severities, np.arange(20))
+    for made in (operators.apply(x, steps), operators.apply(x, list(steps))):
+        assert np.array_equal(made[::2], x[::2])
+        assert not np.array_equal(made[1::2], x[1::2])
+    assert np.array_equal(operators.apply(x, operators.steps(numbers, np.zeros(20), np.arange(20))), x)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", ["digits", "colours"])
 def test_more_severity_changes_more_over_fifty_pictures(name: str, kind: str, digits: np.ndarray, colours: np.ndarray) -> None:
