@@ -22,7 +22,7 @@ __all__ = ["Climber", "steering"]
 
 POOL_VALUES = 1 << 24  # activations of inputs that a climb can start from: 64 MiB
 RECENT = 8  # batches that ran and whose activations are kept until the supervisor says which of their inputs to climb from
-NEAREST = 4  # a target is climbed to from one of this many inputs which lack least
+NEAREST = 4  # a target is climbed to from one of this many inputs which lack least, at first
 TIRED_AFTER = 8.0  # tries without success after which a neuron is a target only a quarter as often
 NEAR = 0.3  # usual spreads: a neuron that lacks twice that is a target only a ninth as often as one that lacks almost nothing
 
@@ -100,8 +100,10 @@ class Climber:
         random = torch.Generator().manual_seed(seed)
         targets = torch.multinomial(weights, count, replacement=True, generator=random)
         column = lacking.permute(1, 0, 2).flatten(1)[:, targets.to(lacking.device)]
-        near = column.topk(min(NEAREST, len(column)), dim=0, largest=False)
-        drawn = torch.randint(near.indices.shape[0], (count,), generator=random).to(near.indices.device)
+        # What was tried in vain is tried from farther away.
+        width = (NEAREST * (1.0 + self._tired(criteria)[targets] / TIRED_AFTER)).clamp(max=len(column)).floor()
+        near = column.topk(int(width.max()), dim=0, largest=False)
+        drawn = (torch.rand(count, generator=random, dtype=torch.float64) * width).to(torch.int64).to(near.indices.device)
         across = torch.arange(count, device=drawn.device)
         # Where fewer inputs than that have anything to gain, the nearest of all.
         chosen = torch.where(torch.isfinite(near.values[drawn, across]), near.indices[drawn, across], near.indices[0])

@@ -59,6 +59,8 @@ class Ways:
         pays, curious = self.pays(), random.random() < CURIOUS
         if np.isinf(pays).any():
             return int(np.argmax(pays))
+        if not pays.any() and random.random() < 0.5:
+            return 0  # only what is new shows other places to climb from
         best = np.flatnonzero(pays == pays.max())
         others = np.flatnonzero(pays < pays.max())
         return int(random.choice(others if curious and len(others) else best))
