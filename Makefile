@@ -12,7 +12,7 @@ TESTS := $(VENV)/.ready-to-test
 IMAGENET := $(VENV)/.ready-for-imagenet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-imagenet test test-slow lint format docs bench-coverage gpu-check chromium
+.PHONY: help demo demo-imagenet test test-slow lint format docs bench-coverage bench-throughput gpu-check chromium
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -46,6 +46,9 @@ docs: $(TESTS)  ## build the documentation into site/
 
 bench-coverage: $(RUNS)  ## measure what coverage costs, against its targets
 	$(BIN)/python -m benchmarks.coverage
+
+bench-throughput: $(RUNS)  ## measure how fast a campaign runs beside the bare model, against its targets
+	$(BIN)/python -m benchmarks.throughput
 
 gpu-check: $(RUNS)  ## try the gate on a CUDA device and print a table
 	$(BIN)/python -m benchmarks.gpu_check
