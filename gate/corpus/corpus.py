@@ -318,20 +318,6 @@ class Corpus:
         )
         self._alike.update((one, first + row) for row, one in enumerate(signatures.tolist()) if one)
 
-    def add(self, mutant: np.ndarray, seed: int, recipe: Sequence[Any], *, new_items: float, margin: float, open_: bool) -> None:
-        """Keeps one valid mutant; see ``add_all``."""
-        self.add_all(
-            mutant[None],
-            np.array([seed]),
-            [recipe],
-            lengths=np.array([len(recipe)]),
-            severities=np.array([sum(float(one.severity) for one in recipe)]),
-            new_items=np.array([new_items], dtype=np.float64),
-            margins=np.array([margin]),
-            open_=np.array([open_]),
-            step=0,
-        )
-
     def pick(self, count: int, random: np.random.Generator) -> np.ndarray:
         """int64 [count]: entries to mutate next, by promise; counts the picks."""
         chosen = draw(promise(self.new_items, self.picks, self.margins) * self.open, count, random)
@@ -341,10 +327,6 @@ class Corpus:
     def count_picks(self, positions: npt.NDArray[np.int64]) -> None:
         """Notes that entries were chosen, int64 [n]; one may stand there several times."""
         np.add.at(self._columns["picks"], positions, 1)
-
-    def seed_of(self, position: int) -> int:
-        """The seed input that an entry came from."""
-        return int(self._columns["seed"][position])
 
     def _recipe(self, position: int) -> tuple[Any, ...]:
         first = len(self.seeds)

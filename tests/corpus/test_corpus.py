@@ -9,9 +9,10 @@ import pytest
 
 from gate.corpus.corpus import Corpus
 from gate.corpus.corpus_file import CorpusHead, CorpusWriter, read_corpus
+from gate.corpus.mutant_store import MutantStore
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.limits import Domain
-from gate.domains.image.recipe import recipe_from_json
+from gate.domains.image.recipe import Step, recipe_from_json
 
 DOMAIN = ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
 
@@ -21,45 +22,40 @@ def corpus() -> Corpus:
     return Corpus(np.random.default_rng(0).integers(0, 256, size=(5, 8, 8, 1), dtype=np.uint8))
 
 
-def grow(corpus: Corpus, seed: int, *, open_: bool = True, new_items: int = 1) -> np.ndarray:
+def keep(corpus: Corpus, mutant: np.ndarray, seed: int, recipe: list[Step]) -> None:
+    corpus.add_all(
+        mutant[None],
+        np.array([seed]),
+        [recipe],
+        lengths=np.array([len(recipe)]),
+        severities=np.array([sum(step.severity for step in recipe)]),
+        new_items=np.ones(1),
+        margins=np.array([0.2]),
+        open_=np.ones(1, dtype=bool),
+        step=0,
+    )
+
+
+def grow(corpus: Corpus, seed: int) -> np.ndarray:
     recipe = [DOMAIN.step("brightness", 0.5, seed), DOMAIN.step("rotation", 0.2, seed)]
     mutant = DOMAIN.replay(corpus.seeds[seed], recipe)
-    corpus.add(mutant, seed, recipe, new_items=new_items, margin=0.2, open_=open_)
+    keep(corpus, mutant, seed, recipe)
     return mutant
 
 
 def test_seed_inputs_come_first_and_entries_keep_their_place(corpus: Corpus) -> None:
     mutants = [grow(corpus, seed) for seed in (3, 1)]
     assert len(corpus) == 7
-    assert [corpus.seed_of(position) for position in range(7)] == [0, 1, 2, 3, 4, 3, 1]
+    assert corpus.seeds_of(range(7)).tolist() == [0, 1, 2, 3, 4, 3, 1]
     assert corpus.recipes[2] == ()
     np.testing.assert_array_equal(corpus.inputs([6, 0, 5]), np.stack([mutants[1], corpus.seeds[0], mutants[0]]))
 
 
 def test_what_is_kept_is_a_copy(corpus: Corpus) -> None:
     mutant = corpus.seeds[0].copy()
-    corpus.add(mutant, 0, (), new_items=1, margin=0.0, open_=True)
+    keep(corpus, mutant, 0, [])
     mutant[:] = 0
     np.testing.assert_array_equal(corpus.inputs([5])[0], corpus.seeds[0])
-
-
-def test_closed_entries_are_never_picked_and_picks_wear_off(corpus: Corpus) -> None:
-    grow(corpus, 0, open_=False, new_items=10_000)
-    grow(corpus, 1, new_items=1000)
-    random = np.random.default_rng(1)
-    first = np.bincount(corpus.pick(200, random), minlength=7)
-    assert first[5] == 0
-    assert first[6] == first.max()
-    later = np.bincount(corpus.pick(200, random), minlength=7)
-    assert later[6] < first[6]
-    assert later[:5].min() > 0
-
-
-def test_a_small_margin_promises_more(corpus: Corpus) -> None:
-    corpus.set_margins(np.array([1.0, 0.0, 1.0, 1.0, 1.0]))
-    counts = np.bincount(corpus.pick(700, np.random.default_rng(0)), minlength=5)
-    assert counts[1] == counts.max()
-    assert counts[1] > 2 * counts[0]
 
 
 def add_all(corpus: Corpus, mutants: np.ndarray, seeds: np.ndarray, *, signatures: np.ndarray | None = None, steps: int = 1) -> None:
@@ -206,3 +202,22 @@ def test_two_hundred_thousand_entries_stay_within_their_memory(corpus: Corpus, t
     positions = np.random.default_rng(2).integers(5, 200_005, size=500)
     step, row = np.divmod(positions - 5, 20_000)
     np.testing.assert_array_equal(made.inputs(positions), mutants[row] + step.astype(np.uint8)[:, None, None, None])
+
+
+def test_what_was_used_longest_ago_makes_room() -> None:
+    everything = np.arange(10, dtype=np.uint8).reshape(10, 1)
+    asked: list[list[int]] = []
+
+    def read(numbers: np.ndarray) -> np.ndarray:
+        asked.append(numbers.tolist())
+        return everything[numbers]
+
+    store = MutantStore((1,), np.uint8, read=read, memory=3)
+    store.add(everything[:3])
+    store.take(np.array([0, 2]))
+    store.add(everything[3:4])
+    for number in (0, 2, 3, 1):
+        assert store.take(np.array([number])).tolist() == [[number]]
+    assert asked == [[1]]
+    store.take(np.array([2, 3, 1]))
+    assert asked == [[1]]

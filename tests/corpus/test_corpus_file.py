@@ -8,6 +8,7 @@ import json
 import os
 import struct
 import tarfile
+import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -239,6 +240,18 @@ def test_what_can_not_be_is_refused_before_memory_is_taken(path: Path, data: byt
     path.write_bytes(data)
     with pytest.raises(DataError, match="refused"):
         read_corpus(path)
+
+
+def test_a_bomb_is_not_unpacked_beyond_what_is_allowed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.write_bytes(framed(head(), table(bytes(100 << 20))))
+    monkeypatch.setattr(corpus_file, "_LONGEST_TABLE", 1 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="larger than it can be"):
+            read_corpus(path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

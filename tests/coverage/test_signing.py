@@ -62,7 +62,7 @@ def test_signatures_are_equal_where_the_items_are_and_nowhere_else(names: tuple[
 def test_what_is_signed_does_not_change_with_what_is_covered_later_or_how_batches_are_cut() -> None:
     suite = covering("kmnc", "nbc", "map")
     x = acts(30, 3, 2.0)
-    signing = Signatures(suite.copy().criteria)
+    signing = Signatures(suite.criteria)
     before = signing.of(suite.batch(x))
     suite.update(x)
     parts = [signing.of(suite.batch({name: values[rows] for name, values in x.items()})) for rows in (slice(0, 7), slice(7, None))]
@@ -85,6 +85,15 @@ def test_the_hits_are_what_an_update_would_add() -> None:
 def test_a_statistic_among_the_criteria_leaves_nothing_signed() -> None:
     suite = covering("kmnc", "nlc")
     assert Signatures(suite.criteria).of(suite.batch(acts(20, 5, 3.0))).tolist() == [0] * 20
+
+
+def test_the_same_numbers_of_another_criterion_are_other_items() -> None:
+    suite = covering("nbc")
+    never = criterion("snac", bounds=(-1e9, 1e9)).fit(acts(40, 0))
+    x = suite.batch(acts(20, 6, 3.0))
+    alone, beside = Signatures(suite.criteria).of(x), Signatures({"a": never, **suite.criteria}).of(x)
+    assert ((alone == beside) == (alone == 0)).all()
+    assert (alone != 0).any()
 
 
 def test_signatures_are_fixed_numbers() -> None:
