@@ -265,6 +265,15 @@ def test_steps_by_column_are_those_made_one_by_one_and_those_read_from_a_file(ki
     assert np.array_equal(np.stack([operators.replay(picture, [step]) for picture, step in zip(x, read, strict=True)]), made)
 
 
+def test_a_batch_of_none_stays_empty(digits: np.ndarray) -> None:
+    operators = on_all_names(digits.shape[1:], np.uint8)
+    none = np.empty(0, dtype=np.int64)
+    steps = operators.steps(none, np.empty(0), none)
+    assert len(steps) == 0
+    assert operators.apply(digits[:0], steps).shape == (0, 8, 8, 1)
+    assert operators.apply(digits[:0], []).dtype == np.uint8
+
+
 def test_a_batch_too_large_to_be_changed_at_once_gives_the_same_bytes(digits: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     operators = on_all_names(digits.shape[1:], np.uint8)
     # Few operators, so that the parts of each lie in several stretches of the batch.

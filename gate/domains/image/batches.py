@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,8 +28,8 @@ def together(operators: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArra
     """Each number that occurs in ``operators`` [N] with the ascending rows where it does."""
     order = np.argsort(operators, kind="stable")
     numbers = operators[order]
-    starts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+    edges = [*np.flatnonzero(np.diff(numbers, prepend=-1)).tolist(), len(order)]
+    for start, end in itertools.pairwise(edges):
         yield int(numbers[start]), order[start:end]
 
 

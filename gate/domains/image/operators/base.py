@@ -4,7 +4,7 @@ Rules that all of them keep, and that tests hold them to: severity 0 changes not
 average; shape, dtype and range stay; nothing is random but through ``draw``. The size of a change follows from the severity alone, and
 the draw decides its direction, place and grain, so that "the smallest severity which changes the prediction" means something. (Changes
 that are there or not, such as a flip, happen for as many draws as the severity says.) They work on whole batches, and one sample's bytes
-depend on its own picture and parameters only.
+depend on its own picture and parameters only. None calls the model: a mutant costs its own execution.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ change, its result agrees within a mean of 0.01 and at any pixel 0.1 of the valu
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import ClassVar
 
 import numpy as np
@@ -269,8 +270,8 @@ class _Mirror(_Geometry):
         happens = xp.constant(parameters["happens"] != 0).reshape(-1, 1, 1, 1)
         return xp.where(happens, self._mirrored(xp, images), images)
 
-    def _mirrored(self, xp: Arrays, images: Array) -> Array:
-        raise NotImplementedError
+    @abstractmethod
+    def _mirrored(self, xp: Arrays, images: Array) -> Array: ...
 
 
 def _reversed(xp: Arrays, images: Array, axis: int) -> Array:

@@ -6,6 +6,7 @@ Brightness, contrast and gamma agree with albumentations within 1e-3 of the valu
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -305,9 +306,9 @@ class _ColourMatrix(_Photometry):
             parts.append(row[:, 0] * images[..., 0] + row[:, 1] * images[..., 1] + row[:, 2] * images[..., 2])
         return xp.stack(parts, 3)
 
+    @abstractmethod
     def _matrices(self, parameters: Columns) -> Column:
         """float64 [n, 3, 3]."""
-        raise NotImplementedError
 
 
 def _mixed(share: Column, matrix: npt.NDArray[np.float64]) -> Column:
