@@ -501,6 +501,7 @@ def _campaign(
         deterministic=deterministic,
         batch_size=settings.batch_size,
     )
+    work.events.emit("strategies", names=list(search.entries.names), left_out=search.entries.left_out)
     half = settings.data.judge_half
     work.judging = JudgingArm(domain, seeds.x, seeds.ids, policy.judging.mutants_per_seed, settings.seed, half=half)
     work.campaign = Campaign(

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from gate.corpus.columns import Columns
 from gate.corpus.corpus_file import CorpusWriter, Entries
 from gate.corpus.mutant_store import MutantStore
-from gate.corpus.selection import draw, promise
 
 __all__ = ["Corpus"]
 
@@ -317,12 +316,6 @@ class Corpus:
             stability=stabilities,
         )
         self._alike.update((one, first + row) for row, one in enumerate(signatures.tolist()) if one)
-
-    def pick(self, count: int, random: np.random.Generator) -> np.ndarray:
-        """int64 [count]: entries to mutate next, by promise; counts the picks."""
-        chosen = draw(promise(self.new_items, self.picks, self.margins) * self.open, count, random)
-        self.count_picks(chosen)
-        return chosen
 
     def count_picks(self, positions: npt.NDArray[np.int64]) -> None:
         """Notes that entries were chosen, int64 [n]; one may stand there several times."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["by_rank", "draw", "promise"]
+__all__ = ["by_rank", "draw"]
 
 HALVING = 8  # the weight halves this often from the best entry to the last
 
@@ -28,26 +28,6 @@ def by_rank(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         first = np.cumsum(times) - times
         ranks = (first + (times - 1) / 2)[same]
         weights[known] = 0.5 ** (HALVING * ranks / len(known))
-    return weights
-
-
-def promise(new_items: np.ndarray, picks: np.ndarray, margins: np.ndarray) -> np.ndarray:
-    """How much an entry promises, as a weight more than zero.
-
-    An entry that uncovered much promises more (with the logarithm, so that one lucky entry does not take over), one near the decision
-    boundary promises more (its margin is small), and each pick makes it promise less.
-
-    Args:
-        new_items: int [N], items the entry covered first.
-        picks: int [N], how often it was chosen.
-        margins: float [N], probability of the label minus the best other class, -1 to 1.
-
-    Returns:
-        float64 [N].
-    """
-    found = 1.0 + np.log1p(np.asarray(new_items, dtype=np.float64))
-    near = 1.5 - np.clip(margins, 0.0, 1.0)
-    weights: np.ndarray = found * near / (1.0 + np.asarray(picks, dtype=np.float64))
     return weights
 
 
