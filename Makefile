@@ -12,7 +12,7 @@ TESTS := $(VENV)/.ready-to-test
 IMAGENET := $(VENV)/.ready-for-imagenet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-imagenet test test-slow lint format docs bench-coverage bench-throughput gpu-check chromium
+.PHONY: help demo demo-imagenet test test-slow lint format docs bench-coverage bench-throughput bench-guidance gpu-check chromium
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -49,6 +49,9 @@ bench-coverage: $(RUNS)  ## measure what coverage costs, against its targets
 
 bench-throughput: $(RUNS)  ## measure how fast a campaign runs beside the bare model, against its targets
 	$(BIN)/python -m benchmarks.throughput
+
+bench-guidance: $(RUNS)  ## measure what guidance is worth beside random search, in model work
+	$(BIN)/python -m benchmarks.guidance
 
 gpu-check: $(RUNS)  ## try the gate on a CUDA device and print a table
 	$(BIN)/python -m benchmarks.gpu_check

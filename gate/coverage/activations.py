@@ -108,7 +108,7 @@ class ActivationBatch:
         def make() -> float:
             if not self.flat.numel():
                 return 0.0
-            lowest, highest = torch.stack(torch.aminmax(self.flat)).tolist()
+            lowest, highest = torch.stack(torch.aminmax(self.flat.detach())).tolist()
             return float(highest - lowest)  # in float64, where no difference of float32 numbers overflows
 
         return self.memo("spread", make)
