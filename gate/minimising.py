@@ -74,7 +74,7 @@ def minimise(
     if out.exists():
         raise OutputError("The file exists already.", where=str(out), hint="Give a new file with --out.")
     result = Result.load(run)
-    corpus = read_corpus(corpus_of(str(run), run, tracking_uri=None))
+    corpus = read_corpus(corpus_of(str(run)))
     map_path = run / "campaign" / SEEDS_MAP
     known = read_map(map_path, model=result.candidate.digest, profile=None)
     settings = _coverage_settings(run)

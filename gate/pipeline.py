@@ -377,6 +377,7 @@ def _fuzz(
         names = campaign.search.operators
         work.reuse = Reuse(work.earlier_corpus, domain, work.seeds.x, work.seeds.ids, known_ids=clean.ids, operators=names)
         campaign.search.reuse = work.reuse
+        work.earlier_corpus = None  # of which the plans are enough
     work.events.emit("phase", name="fuzz")
     work.deadline.begin("the campaign ran", Stage.FUZZ)
     open_campaign(work, worker, domain, preflight, clean.value_range)

@@ -17,7 +17,7 @@ covers something first and is a finding where an oracle complains, as any mutant
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,8 @@ class Reuse:
         current = file.current
         for start in range(0, len(current), rows):
             file.mutants(current[start : start + rows])
-        self._file, self._domain, self._seeds = file, domain, seeds
+        # Of the entries only the plans stay: a campaign may be long, and recipes as they are read take much memory.
+        self._file, self._domain, self._seeds = replace(file, entries=file.entries.rows(current[:0])), domain, seeds
         self.count = ReuseCount(entries=len(current))
         self._plans: list[_Plan] = []
         places = {identity: place for place, identity in enumerate(seed_ids)}

@@ -77,7 +77,7 @@ def show(run: Path) -> None:
     from gate.corpus.summary import summary_of
     from gate.report.text import visible
 
-    path = corpus_of(str(run), run, tracking_uri=None)
+    path = corpus_of(str(run))
     corpus = read_corpus(path)
     said = summary_of(corpus)
     shape = " x ".join(map(str, corpus.head.shape))

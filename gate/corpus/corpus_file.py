@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gate.corpus.columns import Columns
 from gate.corpus.packing import pack, unpack
 from gate.errors import DataError, OutputError
 
@@ -121,9 +122,7 @@ class CorpusWriter:
         self.head = head
         self._check = bytes(_CHECK)
         self._unsynced = 0
-        self._at = np.zeros(0, dtype=np.int64)  # [N]: where each mutant begins
-        self._sizes = np.zeros(0, dtype=np.int64)
-        self._pending: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = []
+        self._places = Columns(at=np.int64, size=np.int64)  # of each mutant in the file
         try:
             path.unlink(missing_ok=True)
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
@@ -160,7 +159,7 @@ class CorpusWriter:
             said = zlib.compress(_json(table))
             first = self._end + 2 * _LENGTH.size + _LENGTH_CHECK + len(said)
             self._write(self._framed(b"".join((_LENGTH.pack(len(said)), said, *packed))))
-            self._pending.append((first + np.cumsum(sizes) - sizes, sizes))
+            self._places.extend(len(packed), at=first + np.cumsum(sizes) - sizes, size=sizes)
 
     def read(self, numbers: npt.NDArray[np.int64]) -> np.ndarray:
         """[n, *shape]: mutants by their number in the file, counted from 0.
@@ -168,12 +167,8 @@ class CorpusWriter:
         Raises:
             OutputError: they can't be read back.
         """
-        if self._pending:
-            self._at = np.concatenate([self._at, *(at for at, _ in self._pending)])
-            self._sizes = np.concatenate([self._sizes, *(sizes for _, sizes in self._pending)])
-            self._pending = []
         try:
-            return _read(self._file, self._at[numbers], self._sizes[numbers], self.head)
+            return _read(self._file, self._places["at"][numbers], self._places["size"][numbers], self.head)
         except (OSError, ValueError) as error:
             raise OutputError(
                 f"The corpus can't be read back: {getattr(error, 'strerror', None) or error}.",

@@ -11,12 +11,12 @@ from gate.registry.previous import fetch_run
 __all__ = ["corpus_of"]
 
 
-def corpus_of(source: str, into: Path, *, tracking_uri: str | None) -> Path:
+def corpus_of(source: str, into: Path | None = None, *, tracking_uri: str | None = None) -> Path:
     """The path of a corpus file.
 
     Args:
         source: a corpus file, the output folder of a run (a finished one or not), ``runs:/<run id>``, or a bare MLflow run id.
-        into: a folder for what has to be fetched; not touched otherwise.
+        into: a folder for what has to be fetched, not touched otherwise; None: nothing is fetched.
         tracking_uri: MLflow's; its default where None.
 
     Raises:
@@ -31,8 +31,10 @@ def corpus_of(source: str, into: Path, *, tracking_uri: str | None) -> Path:
     except (OSError, ValueError):  # a name that can't be a path's
         folder = None
     if folder is None:
-        if not source.startswith("runs:/") and ("/" in source or "." in source or "\0" in source):
-            raise DataError("There is no such corpus.", where=source, hint="Give a run folder, a corpus file, or runs:/<run id>.")
+        named = source.startswith("runs:/") or not ("/" in source or "." in source or "\0" in source)
+        if into is None or not named:
+            kinds = "a run folder or a corpus file" if into is None else "a run folder, a corpus file, or runs:/<run id>"
+            raise DataError("There is no such corpus.", where=source, hint=f"Give {kinds}.")
         folder = fetch_run(source, into, tracking_uri=tracking_uri)
     path = folder / "campaign" / CORPUS
     # A folder may come from somebody else, and a link in it may lead anywhere.
