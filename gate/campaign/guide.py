@@ -193,6 +193,8 @@ class Guide:
         severities = np.array([sum(one.severity for one in recipe) for recipe in recipes], dtype=np.float64)[rows]
         chains = Chains([recipes[row] for row in rows.tolist()], (), lengths, severities, np.zeros(len(rows), dtype=np.int64))
         chains = chains.then(np.arange(len(rows)), self._domain.model_steps(OPERATOR, draws), None)
-        valid = as_run & self._domain.valid(mutants, self._corpus.seeds[seeds], chains)
+        faults = self._domain.check(mutants, self._corpus.seeds[seeds], chains)
+        faults[~as_run & (faults < 0)] = self._domain.reasons.index("distance")
+        valid = faults < 0
         operators = np.full(len(rows), self._position, dtype=np.int64)
-        return Batch("search", step, mutants, seeds, chains, valid, work - len(rows), operators, kept=self._climbs)
+        return Batch("search", step, mutants, seeds, chains, valid, work - len(rows), operators, faults=faults, kept=self._climbs)

@@ -502,8 +502,8 @@ class Campaign:
             of_class.executions += int(done[0])
             of_class.valid += int(done[1])
             of_class.new_items += float(done[2])
-        if batch.operators is not None and batch.faults is not None:
-            add_reasons(self.outcome.invalid, batch.operators, batch.faults, self.search.choice.names, self.domain.reasons)
+        if batch.faults is not None:
+            add_reasons(self.outcome.invalid, batch.operators, batch.faults, names, self.domain.reasons)
         self.search.take(batch, outcome, found)
         gained = np.flatnonzero(outcome.new_items > 0)
         self.outcome.stalled_for = len(batch.x) - 1 - int(gained[-1]) if len(gained) else self.outcome.stalled_for + len(batch.x)

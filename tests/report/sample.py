@@ -519,6 +519,7 @@ def make_run(
                     ("fog", 0, 0, 0, 0),
                 )
             },
+            invalid={"brightness": {"contrast": 495, "validator": 12}, "rotation": {"chain_severity": 14}},
         ),
         coverage=_coverage(false_coverage),
         layers=_layers(),
