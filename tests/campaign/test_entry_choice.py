@@ -232,5 +232,6 @@ def test_kept_entries_of_a_model_that_changes_its_answers_know_how_stable_they_a
     made = Scene(executions=400, deterministic=False, gradients=False)
     made.run()
     replayed = [arrays["x"] for name, asked, arrays in made.worker.calls if name == "score" and asked["score"] == "replays"]
-    assert sum(map(len, replayed)) == len(made.corpus) - 40 > 0
+    # Those that stand for another, as simpler, take over what is known of it.
+    assert 0 < sum(map(len, replayed)) <= len(made.corpus) - 40
     assert made.corpus.stabilities.tolist() == [1.0] * len(made.corpus)
