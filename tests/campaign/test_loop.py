@@ -32,7 +32,7 @@ def test_invalid_mutants_count_in_the_raw_coverage_only() -> None:
     search = outcome.counts["search"]
     assert 0 < search.valid < search.executions
     assert outcome.final["kmnc"] < outcome.raw["kmnc"]
-    kept = made.corpus.inputs(range(40, len(made.corpus)))
+    kept = made.corpus.inputs(40 + np.flatnonzero(made.corpus.open[40:]))  # but for those that a simpler one stands for
     assert len(np.unique((kept.reshape(len(kept), -1).mean(axis=1) / 256 * 25).astype(int))) == len(kept)
 
 
@@ -153,7 +153,7 @@ def test_a_stall_can_end_the_campaign_or_be_shown_only() -> None:
     outcome = made.run()
     assert outcome.stop_reason == "saturated"
     assert 300 <= outcome.counts["search"].executions < 300 + loop.IN_FLIGHT * made.campaign.step_size
-    assert outcome.executions < 600
+    assert outcome.executions < 700
     made = Scene(executions=3000, seeds=200, coverage={"stall": 300, "on_stall": "continue"})
     made.worker.covers = False
     outcome = made.run()

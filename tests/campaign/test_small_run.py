@@ -189,7 +189,7 @@ def test_fewer_mutants_are_the_first_ones_of_each_seed_input(run: Run, tmp_path:
     failing = sum(any(f and v for f, v in zip(row["failed"][:2], row["valid"][:2], strict=True)) for row in rows)
     assert few.metrics["defect_rate"].n == len(rows)
     assert few.metrics["defect_rate"].value == pytest.approx(failing / len(rows))
-    assert few.metrics["defect_rate"].value < run.result.metrics["defect_rate"].value  # type: ignore[operator]
+    assert few.metrics["defect_rate"].value <= run.result.metrics["defect_rate"].value  # type: ignore[operator]
 
 
 def test_a_judgement_can_be_written_elsewhere_with_its_pictures(run: Run, tmp_path: Path) -> None:
