@@ -564,7 +564,7 @@ def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, 
             tail=features(tail.x[wrong]),
             tail_pairs=[(int(tail.y[row]), int(predicted[row])) for row in wrong],
             defects=features(mutants),
-            defect_pairs=[(defect.label, int(defect.predicted or 0)) for defect in defects],
+            defect_pairs=[(int(defect.label or 0), int(defect.predicted or 0)) for defect in defects],  # of the search: both are known
             seed=settings.seed,
         )
     except (ValueError, ModelError) as error:
