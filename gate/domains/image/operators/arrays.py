@@ -20,6 +20,7 @@ __all__ = ["Array", "Arrays", "arrays_of"]
 Array = Any  # a NumPy array or a torch tensor
 
 _FLOAT, _WHOLE = np.float32, np.int64
+_CACHED = 1 << 14  # values
 
 
 class _Numpy:
@@ -39,6 +40,11 @@ class _Numpy:
 
     def __init__(self) -> None:
         self._tables: dict[Any, Array] = {}
+
+    def pieces(self, count: int, size: int) -> list[slice]:
+        """``count`` rows of ``size`` values in stretches that fit into a processor's cache: several times faster where much is done."""
+        rows = max(1, _CACHED // size)
+        return [slice(start, start + rows) for start in range(0, count, rows)] or [slice(0, 0)]
 
     def is_float(self, x: Array) -> bool:
         return bool(x.dtype.kind == "f")
@@ -123,6 +129,9 @@ class _Torch:
 
     def put(self, x: Array, rows: Array, values: Array) -> None:
         x[rows] = values.to(x.dtype)
+
+    def pieces(self, count: int, size: int) -> list[slice]:
+        return [slice(0, count)]
 
     def root(self, x: Array) -> Array:
         # In single precision torch's root may be off by a last bit on the processor; a double one that is rounds to the right number.

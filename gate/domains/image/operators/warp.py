@@ -12,7 +12,7 @@ from gate.domains.image.operators.arrays import Array, Arrays
 
 __all__ = ["bilinear", "columns_and_rows", "mirrored", "projected"]
 
-_FAR = float(1 << 20)  # pixels; keeps positions whole numbers that every processor converts alike
+_LENGTHS = 4  # how many side lengths beyond the picture a position may lie; further ones are taken from there
 
 
 def columns_and_rows(xp: Arrays, height: int, width: int) -> tuple[Array, Array]:
@@ -29,22 +29,42 @@ def mirrored(index: Array, length: int, xp: Arrays) -> Array:
     return xp.minimum(inside, period - inside)
 
 
+def _lookup(length: int) -> npt.NDArray[np.int64]:
+    """Every whole position that ``bilinear`` may ask for, mirrored: a table is several times faster than the division it stands for."""
+    positions = np.arange(-_LENGTHS * length, (_LENGTHS + 1) * length + 2)
+    inside = positions % (2 * (length - 1)) if length > 1 else positions * 0
+    return np.asarray(np.minimum(inside, 2 * (length - 1) - inside), dtype=np.int64)
+
+
 def bilinear(xp: Arrays, images: Array, x: Array, y: Array) -> Array:
-    """[n, H, W, C] taken from positions x and y, which broadcast to [n, H, W]."""
+    """[n, H, W, C] taken from positions x [n, H or 1, W] and y [n, H, W or 1]."""
+    parts = [_bilinear(xp, images[rows], x[rows], y[rows]) for rows in xp.pieces(len(images), images.shape[1] * images.shape[2])]
+    return parts[0] if len(parts) == 1 else xp.concat(parts)
+
+
+def _bilinear(xp: Arrays, images: Array, x: Array, y: Array) -> Array:
     count, height, width, channels = images.shape
-    x, y = xp.clip(x, -_FAR, _FAR), xp.clip(y, -_FAR, _FAR)
-    left, top = xp.floor(x), xp.floor(y)
-    right_share, lower_share = (x - left)[..., None], (y - top)[..., None]
-    left, top = xp.whole(left), xp.whole(top)
+    left, right, right_share = _neighbours(xp, x, width)
+    top, bottom, lower_share = _neighbours(xp, y, height)
     start = (xp.counting(count) * (height * width))[:, None, None]
-    columns = [mirrored(left, width, xp), mirrored(left + 1, width, xp)]
-    rows = [mirrored(top, height, xp) * width + start, mirrored(top + 1, height, xp) * width + start]
-    flat = images.reshape(-1, channels)
-    across = []
-    for row in rows:
-        one, other = xp.take(flat, row + columns[0]), xp.take(flat, row + columns[1])
-        across.append(one + right_share * (other - one))
-    return across[0] + lower_share * (across[1] - across[0])
+    top, bottom = top * width + start, bottom * width + start
+    corners = (top + left, top + right, bottom + left, bottom + right)
+    planes = []
+    for channel in range(channels):  # a share that multiplies along a short last axis would cost most of the time
+        plane = images[..., channel].reshape(-1)
+        a, b, c, d = (xp.take(plane, corner) for corner in corners)
+        upper, lower = a + right_share * (b - a), c + right_share * (d - c)
+        planes.append(upper + lower_share * (lower - upper))
+    return xp.stack(planes, 3)
+
+
+def _neighbours(xp: Arrays, x: Array, length: int) -> tuple[Array, Array, Array]:
+    """The mirrored whole positions before and after x, and how near x is to the second."""
+    x = xp.clip(x, float(-_LENGTHS * length), float((_LENGTHS + 1) * length))
+    before = xp.floor(x)
+    index = xp.whole(before) + _LENGTHS * length
+    table = xp.table(("mirrored", length), lambda: _lookup(length))
+    return xp.take(table, index), xp.take(table, index + 1), x - before
 
 
 def projected(xp: Arrays, matrices: npt.NDArray[np.float64], height: int, width: int) -> tuple[Array, Array]:
