@@ -39,7 +39,7 @@ def seeds(count: int = 160) -> Seeds:
 
 def told(x: np.ndarray) -> np.ndarray:
     """bool [N]: the trigger, four white pixels in the corner, where no clean picture has them."""
-    return (x[:, 6, 6:, 0] > 250).all(axis=1) & (x[:, 7, 6:, 0] > 250).all(axis=1)
+    return np.asarray((x[:, 6:, 6:, 0] > 250).all(axis=(1, 2)))
 
 
 def backdoored(x: np.ndarray) -> np.ndarray:
