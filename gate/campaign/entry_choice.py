@@ -156,6 +156,10 @@ class EntryChoice:
             each = np.full(len(rows), work / len(strategies))
             self._payoff.learn(strategies[rows], new_items[rows], found[rows], each)
 
+    def worked(self, work: float) -> None:
+        """Notes forward-equivalents of the search for which no entry was chosen here: a share of them may go to scoring, too."""
+        self._work += work
+
     def stabilities(self, x: np.ndarray) -> npt.NDArray[np.float64] | None:
         """float64 [n]: how stable the model's answers to mutants that are about to be kept are, x [n, ...]; None: all of them entirely.
 

@@ -157,6 +157,7 @@ class SearchArm:
         if self._guide is not None:
             self._guide.take(batch, worth)
         if batch.kept is not None:
+            self.entries.worked(len(batch.x) + batch.model_calls)
             return  # neither choice has had a part in it
         if batch.entries is None:
             return  # of an earlier corpus: there is nothing to learn about what was chosen

@@ -162,6 +162,17 @@ def test_a_mixture_begins_with_what_needs_no_scores() -> None:
     assert [name for name, *_ in worker.calls] == ["scorable"]
 
 
+def test_work_of_the_search_for_which_nothing_was_chosen_pays_for_scores_too() -> None:
+    worker = Scoring()
+    chooser = choice(worker, "mixture")
+    chooser.worked(1000.0)  # not yet enough
+    chooser.pick(0, 10, generator(5, "search", 0))
+    assert [name for name, *_ in worker.calls] == ["scorable"]
+    chooser.worked(1e5)
+    chooser.pick(1, 10, generator(5, "search", 1))
+    assert {name for name, *_ in worker.calls} == {"scorable", "score", "features"}
+
+
 def test_a_subset_is_scored_in_requests_no_larger_than_a_batch_and_anew_once_there_is_work_to_spare() -> None:
     worker = Scoring()
     made = Corpus(images(200)[0])
