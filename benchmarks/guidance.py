@@ -1,10 +1,11 @@
-"""What guidance is worth, as a table: ``python -m benchmarks.guidance`` (or ``make bench-guidance``).
+"""What guidance is worth, as a table: ``python -m benchmarks.guidance`` (or ``make bench-guidance``). Exit 1 where a ratio is below 3.
 
 Work is counted, not timed: a forward pass of one sample is one, a backward pass two. So the figures are the same on a busy machine.
 
 * ``reach``: the work in which random search first reached the valid coverage that it has after all its executions, over the work in which
   the guided search reached the same. Where the guided search does not get there, its work counts as what it spent and the row says so.
 * ``equal``: valid coverage after the same work.
+* ``findings``: distinct valid findings of natural mutants per thousand of them, random search's and the guided search's.
 
 Random search is the random control arm's own generator: seed inputs, natural operators, severities and chain lengths drawn evenly. Both
 start from the same seed inputs' coverage, in one process, with the search arm, the session and the validity check of the gate itself.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -76,8 +77,8 @@ class Curve:
 
     work: np.ndarray
     coverage: np.ndarray
-    found: int  # distinct valid findings: seed input, predicted class, families
-    executions: int
+    found: int  # distinct valid findings by natural mutants: seed input, predicted class, families
+    executions: int  # of natural mutants
 
     def work_to(self, coverage: float) -> float | None:
         """The work after which it was first reached; None where it was not."""
@@ -143,7 +144,7 @@ class Arena:
             deterministic=True,
             batch_size=self._batch_size,
         )
-        return self._curve("search", work, lambda step, left: self.arm.propose(step, left), until=until)
+        return self._curve("search", work, self.arm.propose, until=until)
 
     def _curve(self, arm: str, limit: int, propose: Any, until: float | None = None) -> Curve:
         begun, spent, executions = self.worker.model_calls, 0, 0
@@ -157,11 +158,13 @@ class Arena:
             new = self._new(batch, outcome, found)
             if arm == "search":
                 self.arm.take(batch, outcome, new)
-            executions += len(batch.x)
+            executions += len(batch.x) if batch.kept is None else 0
             spent = self.worker.model_calls - begun
             works.append(spent)
             values.append(_together(said["valid"]))
-        return Curve(np.array(works), np.array(values), len(found), executions)
+        assisted = {self.domain.family(name) for name in self.domain.model_bounds}
+        natural = [key for key in found if assisted.isdisjoint(key[2].split("+"))]
+        return Curve(np.array(works), np.array(values), len(natural), executions)
 
     def _run(self, batch: Batch) -> tuple[Outcome, dict[str, Any]]:
         if batch.kept is None:
@@ -198,50 +201,58 @@ def main() -> None:
     given = argparse.ArgumentParser(prog="python -m benchmarks.guidance", description="What guidance is worth, in model work.")
     given.add_argument("--subjects", default="digits,fashion", help=f"of {', '.join(SUBJECTS)}; separated by commas")
     given.add_argument("--criteria", default=",".join(CRITERIA), help="guide and measure; separated by commas")
+    given.add_argument("--strategies", default="mixture", help="which entry next, see search.strategy; a row for each, separated by commas")
     given.add_argument("--seeds", type=int, default=5)
     given.add_argument("--executions", type=int, default=EXECUTIONS, help="of random search")
     given.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "fuzzgate-guidance")
     given.add_argument("--device", default="cpu")
     given.add_argument("--out", type=Path, help="a JSON file for the figures")
     asked = given.parse_args()
-    torch.set_num_threads(torch.get_num_threads())
     console, rows = Console(), []
     for name in asked.subjects.split(","):
         subject = SUBJECTS[name](asked.cache)
         for criterion in asked.criteria.split(","):
-            rows.append(_row(subject, criterion, asked.seeds, asked.executions, asked.device))
-            console.print(rows[-1])
-    table = Table("model", "guide", "coverage of random", "work of random", "work of guided", "ratio", "after equal work")
+            for strategy in asked.strategies.split(","):
+                rows.append(_row(subject, criterion, strategy, asked.seeds, asked.executions, asked.device))
+                console.print(rows[-1])
+    shown = ("model", "guide", "strategy", "reached", "random", "guided", "ratio", "equal", "findings")
+    table = Table(*shown)
     for row in rows:
-        table.add_row(*(str(row[key]) for key in ("model", "guide", "reached", "random", "guided", "ratio", "equal")))
+        table.add_row(*(str(row[key]) for key in shown))
     console.print(table)
     if asked.out is not None:
         asked.out.write_text(json.dumps(rows, indent=1))
+    sys.exit(any(row["median"] < TARGET for row in rows))
 
 
-def _row(subject: GuidanceSubject, criterion: str, seeds: int, executions: int, device: str) -> dict[str, Any]:
+def _row(subject: GuidanceSubject, criterion: str, strategy: str, seeds: int, executions: int, device: str) -> dict[str, Any]:
     ratios, equal, works, targets = [], [], [], []
+    findings: list[tuple[float, float]] = []
     missed, started = 0, time.monotonic()
     for seed in range(seeds):
         random = Arena(subject, criterion, device).random(seed, executions)
         target = float(random.coverage[-1])
         reached = random.work_to(target)
         assert reached is not None
-        guided = Arena(subject, criterion, device).guided(seed, executions)
+        guided = Arena(subject, criterion, device).guided(seed, executions, strategy=strategy)
         spent = guided.work_to(target)
         missed += spent is None
         ratios.append(reached / (guided.work[-1] if spent is None else spent))
         works.append((int(reached), None if spent is None else int(spent)))
         equal.append((target, guided.after(executions)))
         targets.append(target)
+        findings.append((1000 * random.found / random.executions, 1000 * guided.found / guided.executions))
     return {
         "model": subject.name,
         "guide": criterion,
+        "strategy": strategy,
         "reached": f"{np.median(targets):.4f}",
         "random": int(np.median([one for one, _ in works])),
         "guided": str(int(np.median([other if other is not None else executions for _, other in works])))
         + (f" ({missed} of {seeds} did not get there)" if missed else ""),
         "ratio": str(median(ratios)),
+        "median": median(ratios).value,
+        "findings": " -> ".join(f"{np.median(side):.1f}" for side in zip(*findings, strict=True)),
         "equal": f"{np.median([one for one, _ in equal]):.4f} -> {np.median([other for _, other in equal]):.4f}",
         "seconds": round(time.monotonic() - started),
     }

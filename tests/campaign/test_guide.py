@@ -44,7 +44,8 @@ class Dusk(nn.Module):
         self.stripes.bias.data = weight.new_tensor([0, 0, 0, 0, LIGHT])
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.stripes(x.flatten(1))[:, :4]
+        scores: Tensor = self.stripes(x.flatten(1))[:, :4]
+        return scores
 
 
 class InProcess:
@@ -136,11 +137,10 @@ def test_guidance_finds_the_neuron_that_only_low_light_reaches_and_luck_does_not
     assert sum(work is not None for work in lucky) <= 1
 
 
-def searched(
-    folder: Path, seed: int, steps: int, x: np.ndarray, y: np.ndarray, **coverage: Any
-) -> tuple[list[Batch], SearchArm, InProcess]:
-    worker = InProcess(folder, x, y, {"criteria": ["kmnc"], "layers": ["stripes"], **coverage})
-    arm, batches = arm_of(worker, domain_of(x), x, y, seed), []
+def searched(folder: Path, seed: int, steps: int, x: np.ndarray, y: np.ndarray) -> list[Batch]:
+    worker = InProcess(folder, x, y, {"criteria": ["kmnc"], "layers": ["stripes"]})
+    arm = arm_of(worker, domain_of(x), x, y, seed)
+    batches: list[Batch] = []
     for step in range(steps):
         batches.append(arm.propose(step, 64))
         arm.take(batches[-1], run(worker, batches[-1])[0], np.zeros(len(batches[-1].x), dtype=bool))
@@ -222,7 +222,7 @@ def test_a_climb_from_an_input_that_there_is_not_is_the_workers_fault() -> None:
 
 def test_the_same_seed_climbs_to_the_same_bytes(dusk: Path) -> None:
     x, y = bright_images()
-    one, other, third = (searched(dusk, seed, 6, x, y) for seed in (5, 5, 6))
+    one, other, third = [searched(dusk, seed, 6, x, y) for seed in (5, 5, 6)]
     for mine, theirs in zip(one, other, strict=True):
         assert mine.x.tobytes() == theirs.x.tobytes()
         assert mine.kept == theirs.kept
