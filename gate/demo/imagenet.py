@@ -159,8 +159,9 @@ def _lesson(outcome: Outcome) -> str:
     if accuracy.value is not None and accuracy.n:
         parts.append(f"The network reads {round(accuracy.value * accuracy.n)} of {accuracy.n} photographs as they are labelled.")
     if not result.defects:
-        executions = 0 if result.campaign is None else result.campaign.executions
-        parts.append(f"The {executions} mutants that this machine had time for showed no defect, which says little.")
+        arms = {} if result.campaign is None else result.campaign.arms
+        tried = sum(arms[name].executions for name in ("search", "judging") if name in arms)
+        parts.append(f"The {tried} mutants that this machine had time for showed no defect, which says little.")
     else:
         parts.append(
             f"From these the gate made {len(result.defects)} defects: pictures on disk that a person would still name as before, and that "
