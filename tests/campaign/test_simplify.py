@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from known_model import Scene
+from known_model import Scene, images
 
-from gate.campaign.batch import Outcome
+from gate.campaign.batch import Batch, Outcome
+from gate.campaign.simplify import simplify
+from gate.corpus.corpus import Corpus
+from gate.domains.chains import Chains
 
 
 def test_a_simpler_mutant_that_covers_the_same_takes_an_entrys_place() -> None:
@@ -25,4 +28,9 @@ def test_a_simpler_mutant_that_covers_the_same_takes_an_entrys_place() -> None:
 
 
 def test_answers_without_signatures_replace_nothing() -> None:
-    assert Outcome(np.zeros((1, 2)), np.zeros(1), np.zeros(1), np.zeros(1)).signatures is None
+    x, labels = images(4)
+    corpus = Corpus(x)
+    batch = Batch("search", 0, x, np.arange(4), Chains.none(4), np.ones(4, dtype=bool), 0)
+    answer = Outcome(np.full((4, 4), 0.25), labels, np.full(4, -1), np.zeros(4))
+    assert simplify(corpus, batch, answer, labels) == 0
+    assert len(corpus) == 4
