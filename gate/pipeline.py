@@ -787,7 +787,7 @@ def _budget(given: BudgetSettings, policy: LoadedPolicy) -> BudgetSettings:
 
 
 def _identity(settings: Settings, policy: LoadedPolicy, budget: BudgetSettings) -> dict[str, Any]:
-    said = settings.model_dump(mode="json", exclude={"out", "publish", "advisory", "experiment", "policy", "budget"})
+    said = settings.model_dump(mode="json", exclude={"out", "publish", "advisory", "experiment", "policy", "budget", "workers"})
     identity: dict[str, Any] = _public({**said, "policy": policy.info.digest, "budget": budget.model_dump(mode="json")})
     return identity
 

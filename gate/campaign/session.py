@@ -305,7 +305,7 @@ class Session:
         """The second half of ``run``: what another worker recorded, counted into an arm's map."""
         assert self._recorder is not None
         layers = self._recorder.layers
-        parts = self._on_device(arrays["acts"]).split([layer.neurons for layer in layers], 1)
+        parts = torch.split(self._on_device(arrays["acts"]), [layer.neurons for layer in layers], 1)
         acts = {layer.name: part.contiguous() for layer, part in zip(layers, parts, strict=True)}
         return self._counted(arm, acts, self._on_device(arrays["raw"]), arrays["earns"])
 
