@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from importlib import resources
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from gate.domains.image.limits import Domain
 from gate.domains.image.natural import NaturalOperators
+from gate.domains.image.operators import OPERATORS
+from gate.domains.image.similarity import structural_similarity
 
 SIDE = 64
 COUNT = 60
@@ -130,3 +135,32 @@ def test_a_blur_spreads_a_point_as_far_as_its_limit(name: str, reach: float | No
     deviation = float(np.sqrt((spread * (np.arange(SIDE) - 32.0)[None] ** 2).sum()))
     expected = ((limit * SIDE + 1) ** 2 / 12) ** 0.5 if reach is None else reach * limit * SIDE
     assert deviation == pytest.approx(expected, rel=0.12)
+
+
+@pytest.fixture(scope="module")
+def photographs() -> np.ndarray:
+    """Ten real photographs [10, 224, 224, 3] that foolbox has on board."""
+    folder = resources.files("foolbox") / "data"
+    files = sorted((file for file in folder.iterdir() if file.name.startswith("imagenet_")), key=lambda file: file.name)[::2]
+    pictures = []
+    for file in files:
+        with resources.as_file(file) as path, Image.open(path) as picture:
+            pictures.append(np.asarray(picture.convert("RGB").resize((224, 224))))
+    return np.stack(pictures)
+
+
+# Those that keep every pixel where it is; a moved picture is like its origin to a person, but not to a comparison of pixels.
+IN_PLACE = [
+    name for name in NaturalOperators(Domain(), (224, 224, 3), np.uint8, (0, 255)).names if OPERATORS[name].family != "geometry"
+] + ["stroke_width"]
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_at_its_default_limit_a_photograph_shows_what_it_showed(name: str, photographs: np.ndarray) -> None:
+    operators = NaturalOperators(Domain(), (224, 224, 3), np.uint8, (0, 255))
+    made = operators.apply(photographs, [operators.step(name, 1.0, 977 * draw) for draw in range(len(photographs))])
+    # At a quarter of the size: what is left when one looks at the picture as a whole.
+    small = [x.reshape(-1, 56, 4, 56, 4, 3).mean((2, 4)).astype(np.float32) for x in (made, photographs)]
+    alike = structural_similarity(small[0], small[1], 255.0)
+    assert alike.mean() > 0.72
+    assert alike.min() > 0.45

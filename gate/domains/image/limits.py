@@ -31,7 +31,7 @@ class Geometry(_Family):
     elastic: Share | None = 0.05  # displacement, share of the shorter side
     grid_distortion: Annotated[float, Field(ge=0, le=0.45)] | None = 0.2  # shift of grid lines, share of a cell
     optical_distortion: Annotated[float, Field(ge=0, le=0.5)] | None = 0.15  # shift of a corner, share of its distance from the middle
-    stroke_width: Annotated[float, Field(ge=0, le=0.2)] | None = 0.015  # radius of dilation or erosion, share of the shorter side
+    stroke_width: Annotated[float, Field(ge=0, le=0.2)] | None = 0.006  # radius of dilation or erosion, share of the shorter side
     # Off: mirror images keep the label only where no class has a handedness or an up and down.
     horizontal_flip: Share | None = 0.0  # chance
     vertical_flip: Share | None = 0.0  # chance
@@ -64,12 +64,12 @@ class Photometry(_Family):
 
 class Blur(_Family):
     gaussian_blur: Annotated[float, Field(ge=0, le=0.5)] | None = 0.02  # standard deviation, share of the shorter side
-    box_blur: Annotated[float, Field(ge=0, le=0.5)] | None = 0.05  # side beyond one pixel, share of the shorter side
+    box_blur: Annotated[float, Field(ge=0, le=0.5)] | None = 0.04  # side beyond one pixel, share of the shorter side
     motion_blur: Share | None = 0.06  # length, share of the shorter side
     defocus: Annotated[float, Field(ge=0, le=0.5)] | None = 0.025  # radius, share of the shorter side
     zoom_blur: Annotated[float, Field(ge=0, le=0.5)] | None = 0.08  # zoom while the shutter is open
     median_blur: Annotated[float, Field(ge=0, le=0.2)] | None = 0.02  # three by three passes, share of the shorter side's pixels
-    glass_blur: Annotated[float, Field(ge=0, le=0.2)] | None = 0.02  # shift of a pixel, share of the shorter side
+    glass_blur: Annotated[float, Field(ge=0, le=0.2)] | None = 0.012  # shift of a pixel, share of the shorter side
     ringing: Share | None = 0.4  # share of the picture without fine detail
     chromatic_aberration: Annotated[float, Field(ge=0, le=0.2)] | None = 0.02  # size of red and blue against green; three channels only
 
