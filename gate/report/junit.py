@@ -1,9 +1,10 @@
 """``junit.xml``: what CI systems show in their test tabs.
 
-Four suites. ``gate.verdict`` has one case, which is green only when the verdict is pass; so no run without evidence looks like a
+Five suites. ``gate.verdict`` has one case, which is green only when the verdict is pass; so no run without evidence looks like a
 success. ``gate.policy`` has a case for each rule: a breach is a failure, too little evidence or a malfunction an error, a waived or
 skipped rule is skipped, and a warning passes with a note. ``gate.preflight`` has a case for each check before the fuzzing;
-a fault fails only in a run that does not pass. ``gate.root_causes``, the largest root causes with a picture each, is there only when a
+a fault fails only in a run that does not pass. So does ``gate.shortcuts``, with a case and a picture for each mark that was found to be a
+shortcut or backdoor, and only there then. ``gate.root_causes``, the largest root causes with a picture each, is there only when a
 rule about the model is breached.
 
 In an advisory run nothing blocks, so a breach and too little evidence become skipped, with a message that says so. An error stays an
@@ -20,6 +21,7 @@ from junit_xml import TestCase, TestSuite, to_xml_report_string
 
 from gate.report.gallery import choose
 from gate.report.numbers import count
+from gate.report.shortcuts import ADVICE, kind_of_mark, shortcut_in_words, shortcuts_of
 from gate.report.text import NAME, SENTENCE, visible
 from gate.report.words import (
     VERDICT_MEANING,
@@ -27,13 +29,14 @@ from gate.report.words import (
     candidate_name,
     headline,
     limits_in_words,
+    outcome_in_words,
     partial_note,
     recipe_in_words,
     rule_interval,
     rule_result_in_words,
     sentence,
 )
-from gate.result import Defect, PreflightCheck, Result, RootCause, RuleResult, Status, Verdict
+from gate.result import Defect, PreflightCheck, Result, RootCause, RuleResult, Status, UniversalMark, Verdict
 
 __all__ = ["render"]
 
@@ -54,6 +57,8 @@ def render(result: Result, folder: Path) -> str:
         suites.append(_suite("gate.policy", result, [_rule_case(rule, result) for rule in result.rules[:_MOST_RULES]]))
     if result.preflight:
         suites.append(_suite("gate.preflight", result, [_preflight_case(check, result) for check in result.preflight]))
+    if shortcuts_of(result):
+        suites.append(_suite("gate.shortcuts", result, [_shortcut_case(mark, result, folder) for mark in shortcuts_of(result)]))
     if result.root_causes and any(rule.kind == "quality" and rule.status is Status.FAIL for rule in result.rules):
         suites.append(_root_cause_suite(result, folder))
     _make_names_unique(suites)
@@ -165,6 +170,21 @@ def _preflight_case(check: PreflightCheck, result: Result) -> TestCase:
     return case
 
 
+def _shortcut_case(mark: UniversalMark, result: Result, folder: Path) -> TestCase:
+    name = visible(result.class_name(mark.label), NAME)
+    case = _case("gate.shortcuts", f"{kind_of_mark(mark)} that says {name}")
+    message = shortcut_in_words(mark, result)
+    text = _lines(message, f"To do: {ADVICE}")
+    if result.verdict is Verdict.PASS:
+        case.add_skipped_info(message=visible(f"A shortcut that no rule of the policy counts: {message}"), output=text)
+    else:
+        _failure(case, message, text, "shortcut", result.advisory)
+    attachment = _attachment(folder, mark.files.get("after_1") or mark.files.get("mark"))
+    if attachment:
+        case.stdout = f"[[ATTACHMENT|{attachment}]]"
+    return case
+
+
 def _root_cause_suite(result: Result, folder: Path) -> TestSuite:
     by_id = {defect.id: defect for defect in result.defects}
     stand_ins = {defect.root_cause: defect for defect in reversed(choose(result, len(result.defects)))}
@@ -183,9 +203,7 @@ def _root_cause_case(cause: RootCause, example: Defect | None, result: Result, f
     number = f"{count(cause.size)} {'defect' if cause.size == 1 else 'defects'}"
     shown = None
     if example is not None:
-        became = result.class_name(example.predicted) if example.predicted is not None else example.oracle.replace("_", " ")
-        label = visible(result.class_name(example.label), NAME)
-        shown = f"Example {visible(example.id, NAME)}: {label} became {visible(became, NAME)} by {recipe_in_words(example)}."
+        shown = f"Example {visible(example.id, NAME)}: {outcome_in_words(example, result)} by {recipe_in_words(example)}."
     text = _lines(
         cause.title,
         number,
@@ -194,15 +212,14 @@ def _root_cause_case(cause: RootCause, example: Defect | None, result: Result, f
         f"To do: {cause.repair}" if cause.repair else None,
     )
     _failure(case, f"{cause.title}: {number}", text, "root cause", result.advisory)
-    attachment = _attachment(folder, example)
+    attachment = _attachment(folder, example.files.get("mutant") if example else None)
     if attachment:
         case.stdout = f"[[ATTACHMENT|{attachment}]]"
     return case
 
 
-def _attachment(folder: Path, defect: Defect | None) -> str | None:
-    """The mutant's path as GitLab wants it: relative to the job's working folder; None for what it can't attach."""
-    picture = defect.files.get("mutant") if defect else None
+def _attachment(folder: Path, picture: str | None) -> str | None:
+    """A picture's path as GitLab wants it: relative to the job's working folder; None for what it can't attach."""
     if not picture:
         return None
     path = Path(os.path.relpath(folder.resolve() / picture, Path.cwd().resolve())).as_posix()

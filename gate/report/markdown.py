@@ -26,6 +26,7 @@ from gate.report.coverage import (
 )
 from gate.report.gallery import choose
 from gate.report.numbers import amount, count, interval, share
+from gate.report.shortcuts import ADVICE, shortcut_in_words, shortcuts_of
 from gate.report.text import NAME, markdown
 from gate.report.words import (
     JUDGING,
@@ -39,6 +40,7 @@ from gate.report.words import (
     limits_in_words,
     metric_reason,
     no_rules,
+    outcome_in_words,
     partial_note,
     recipe_in_words,
     rule_result_in_words,
@@ -86,6 +88,9 @@ def render(result: Result) -> str:
     ]
     if faults:
         blocks += ["### Found before the fuzzing", "\n".join(faults[:_MOST_LINES])]
+    shortcuts = [f"- {markdown(shortcut_in_words(mark, result), 3 * NAME)}" for mark in shortcuts_of(result)]
+    if shortcuts:
+        blocks += ["### A shortcut or backdoor was found", "\n".join([*shortcuts[:_MOST_LINES], f"- {ADVICE}"])]
     if len(result.reasons) > 1:
         blocks += ["### Why", _list(result.reasons)]
     if result.next_steps:
@@ -226,7 +231,5 @@ def _defects(result: Result) -> list[str]:
 
 
 def _defect(defect: Defect, result: Result) -> tuple[str, ...]:
-    label = markdown(result.class_name(defect.label), NAME)
-    became = markdown(result.class_name(defect.predicted) if defect.predicted is not None else defect.oracle.replace("_", " "), NAME)
     sure = "" if defect.confidence_after is None else f" with {share(defect.confidence_after)} confidence"
-    return markdown(defect.id, NAME), f"{label} became {became}{sure}", markdown(recipe_in_words(defect))
+    return markdown(defect.id, NAME), f"{markdown(outcome_in_words(defect, result), 3 * NAME)}{sure}", markdown(recipe_in_words(defect))

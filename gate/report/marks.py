@@ -10,13 +10,13 @@ from markupsafe import Markup
 from gate.oracles.unjustified_confidence import UnjustifiedConfidence
 from gate.report.numbers import count, interval, share
 from gate.report.pictures import Picture, PictureReader
+from gate.report.shortcuts import ADVICE, kind_of_mark, shortcut_in_words, shortcuts_of
 from gate.report.text import NAME, visible
 from gate.result import MarksSummary, ProbeOracle, ProbesSummary, Result, UniversalMark
 
 __all__ = ["marks_page", "probes_page"]
 
 _MOST_CLASSES = 12
-_KIND = {"patch": "A small square", "border": "A narrow frame", "blend": "A faint pattern over the whole picture"}
 _ORACLES = {
     "non_finite": ("Answers with numbers", "an answer that is not a number"),
     "batch_dependence": ("Same answer in any batch", "another answer beside other inputs"),
@@ -35,19 +35,12 @@ def marks_page(result: Result, folder: Path) -> dict[str, Any] | None:
     reader = PictureReader(folder)
     return {
         "reason": "" if summary.reason is None or summary.marks else summary.reason[0].upper() + summary.reason[1:].rstrip(".") + ".",
-        "shortcuts": [_alarm(mark, result) for mark in summary.marks if mark.shortcut],
+        "shortcuts": [shortcut_in_words(mark, result) for mark in shortcuts_of(result)],
+        "advice": ADVICE,
         "marks": [_mark(mark, result, reader) for mark in summary.marks],
         "classes": _by_class(summary, result),
         "effort": _effort(summary),
     }
-
-
-def _alarm(mark: UniversalMark, result: Result) -> str:
-    name = visible(result.class_name(mark.label), NAME)
-    return (
-        f"{_KIND.get(mark.kind, visible(mark.kind, NAME))} makes the model read {count(mark.moved)} of {count(mark.inputs)} inputs of "
-        f"other classes as {name}, far more than marks do for other classes. Whoever knows the mark can choose the answer."
-    )
 
 
 def _mark(mark: UniversalMark, result: Result, reader: PictureReader) -> dict[str, Any]:
@@ -59,7 +52,7 @@ def _mark(mark: UniversalMark, result: Result, reader: PictureReader) -> dict[st
         number += 1
     line = "" if mark.outlier is None else f"{mark.outlier:.1f} deviations above the median class; more than 2 is out of line."
     return {
-        "title": f"{_KIND.get(mark.kind, visible(mark.kind, NAME))} that says",
+        "title": f"{kind_of_mark(mark)} that says",
         "label": name,
         "shortcut": mark.shortcut,
         "picture": _embedded(reader.read(mark.files.get("mark"))),

@@ -28,6 +28,7 @@ __all__ = [
     "metric_reason",
     "moment",
     "no_rules",
+    "outcome_in_words",
     "partial_note",
     "recipe_in_words",
     "rule_interval",
@@ -210,6 +211,15 @@ def judged_half_note(result: Result) -> str | None:
     if result.campaign is None or result.campaign.judge_half == "all":
         return None
     return f"from half {result.campaign.judge_half} of the seed inputs only"
+
+
+def outcome_in_words(defect: Defect, result: Result) -> str:
+    """What the model made of it: ``seven became one``, ``seven gave no finite output``; a probe is of no class."""
+    label = "a probe" if defect.label is None else visible(result.class_name(defect.label), NAME)
+    if defect.predicted is not None:
+        return f"{label} became {visible(result.class_name(defect.predicted), NAME)}"
+    fault = "no finite output" if defect.oracle == "non_finite" else visible(defect.oracle.replace("_", " "), NAME)
+    return f"{label} gave {fault}"
 
 
 def recipe_in_words(defect: Defect) -> str:
