@@ -65,6 +65,7 @@ class Answers:
             "climb": self._climb,
             "numeric_path": self._numeric_path,
             "climb_marks": self._climb_marks,
+            "descend": self._descend,
         }
         self._forget()
 
@@ -416,17 +417,29 @@ class Answers:
         _keys(fields, ("work",))
         _names(arrays, ("x", "rows"))
         made, rows, parents = arrays["x"], arrays["rows"], sent["x"]
-        most = len(parents) * parameters["ascent"]["num_steps"] * len(parameters["ascent"]["multiples"])
         _need(rows.dtype == np.int64 and rows.ndim == 1 and len(rows) == len(made) <= most, "mutants that were not asked for")
         _need(made.shape[1:] == parents.shape[1:] and made.dtype == parents.dtype, f"mutants {made.dtype} {list(made.shape)}")
         _need(bool(((rows >= 0) & (rows < len(parents))).all()), "mutants of inputs that were not sent")
-        _count(fields["work"], "work", least=len(made))
-        _need(fields["work"] <= most * 3 + len(made), "more work than a climb takes")
 
     def _numeric_path(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _keys(fields, ("supported",))
         _need(isinstance(fields["supported"], bool), "supported is neither true nor false")
         _names(arrays, ("raw",) if fields["supported"] else ())
+        most = len(sent["x"]) * parameters["ascent"]["num_steps"] * len(parameters["ascent"]["multiples"])
+        self._mutants_of(sent, arrays, most)
+        _count(fields["work"], "work", least=len(arrays["x"]))
+        _need(fields["work"] <= most * 3 + len(arrays["x"]), "more work than a climb takes")
+
+    def _descend(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ("work",))
+        _names(arrays, ("x", "rows"))
+        most = len(sent["x"]) * parameters["descent"]["num_steps"]
+        self._mutants_of(sent, arrays, most)
+        _count(fields["work"], "work", least=len(arrays["x"]))
+        _need(fields["work"] <= most * 3 + len(arrays["x"]), "more work than a descent takes")
+
+    def _mutants_of(self, sent: Arrays, arrays: Arrays, most: int) -> None:
+        """At most so many mutants, and which of the inputs each came from."""
         if fields["supported"]:
             self._raw(sent, arrays)
 

@@ -27,6 +27,7 @@ from gate.campaign.gain_curve import GainCurve
 from gate.campaign.invalid import add_reasons
 from gate.campaign.judging import JudgingArm
 from gate.campaign.lifecycle import Lifecycle, Pause, State, StateChange
+from gate.campaign.payoff import Objective
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Request, Worker
 from gate.config import CoverageSettings
@@ -90,6 +91,16 @@ class ClassCount:
 
 
 @dataclass
+class ObjectiveCount:
+    """What the search arm spent while it was after one thing, and what came of it."""
+
+    executions: int = 0
+    model_calls: int = 0
+    findings: int = 0
+    defects: int = 0
+
+
+@dataclass
 class CampaignOutcome:
     """Everything a campaign leaves behind. Lives in the supervisor."""
 
@@ -104,6 +115,7 @@ class CampaignOutcome:
     gains: dict[str, GainCurve] = field(default_factory=dict)  # of search, random and noise
     operators: dict[str, OperatorCount] = field(default_factory=dict)
     invalid: dict[str, dict[str, int]] = field(default_factory=dict)  # the search's invalid mutants by operator and reason
+    objectives: dict[Objective, ObjectiveCount] = field(default_factory=dict)  # of the search, by what it was after
     classes: dict[int, ClassCount] = field(default_factory=dict)  # by true class of the seed input
     stalled_for: int = 0  # search executions since one covered something new
     discovery: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # by criterion; see gate.coverage.discovery.Estimate
@@ -181,7 +193,7 @@ class Campaign:
         self.step_size = batch_size if executions is None else max(1, min(batch_size, max(8, executions // 24)))
         self._tries: dict[tuple[Any, ...], int] = {}
         self._pause = pause
-        self._in_flight: deque[tuple[Batch, Request]] = deque()
+        self._in_flight: deque[tuple[Batch, Request, Objective]] = deque()  # with what the search was after when it was proposed
         self._proposed: dict[str, int] = {}  # executions by arm, those in flight included
         self._steps = 0  # proposed
         self._ending: str | None = None  # why no step is proposed any more, once that can't change
@@ -232,7 +244,7 @@ class Campaign:
                 batch = self._next_batch()
                 if batch is None:
                     return None
-                self._in_flight.append((batch, self._send(batch)))
+                self._in_flight.append((batch, self._send(batch), self.search.objective))
             except (BudgetSpent, Interrupted) as error:
                 self._drop("search" if batch is None else batch.arm, error)  # only the search makes mutants on the device
                 return self._ending
@@ -348,7 +360,7 @@ class Campaign:
         share = math.floor(self._turns.shares["judging"] * limit + 1e-6) - self._proposed["judging"]
         return min(room, share, limit - sum(self._proposed.values()))
 
-    def _take(self, batch: Batch, request: Request) -> None:
+    def _take(self, batch: Batch, request: Request, objective: Objective) -> None:
         """Waits for a step's answer and learns from it."""
         count = self.outcome.counts[batch.arm]
         try:
@@ -367,6 +379,7 @@ class Campaign:
         found = self._findings(batch, outcome)
         if batch.arm == "search":
             self._after_search(batch, outcome, found, said)
+            self._note_objective(objective, batch, outcome, found)
         elif batch.arm == "judging":
             self._judging.take(batch, outcome)
         self._note_seconds(batch.arm)
@@ -375,6 +388,7 @@ class Campaign:
             "step",
             step=batch.step,
             arm=batch.arm,
+            objective=objective if batch.arm == "search" else None,
             executions=self.outcome.executions,
             valid=int(batch.valid.sum()),
             of=len(batch.x),
@@ -507,6 +521,13 @@ class Campaign:
         self.search.take(batch, outcome, found)
         gained = np.flatnonzero(outcome.new_items > 0)
         self.outcome.stalled_for = len(batch.x) - 1 - int(gained[-1]) if len(gained) else self.outcome.stalled_for + len(batch.x)
+
+    def _note_objective(self, objective: Objective, batch: Batch, outcome: Outcome, found: np.ndarray) -> None:
+        count = self.outcome.objectives.setdefault(objective, ObjectiveCount())
+        count.executions += len(batch.x)
+        count.model_calls += len(batch.x) + batch.model_calls
+        count.findings += int(((outcome.complaint >= 0) & batch.valid).sum())
+        count.defects += int(found.sum())
 
     def _note_point(self) -> None:
         """Adds the point of now to the curve."""

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from gate.campaign.ascent_options import Ascent
 from gate.campaign.attacks import attack
 from gate.campaign.climber import Climber, steering
+from gate.campaign.descender import Descender
+from gate.campaign.descent_options import Descent
 from gate.campaign.forward import Forward
 from gate.campaign.halving import Halving
 from gate.campaign.mark_steps import climb
@@ -212,6 +214,7 @@ class Session:
         layers = choose_layers(list_layers(self._module, inputs, outputs, neuron=settings.neuron), settings.layers)
         self._recorder = Recorder(self._module, layers)
         self._climber = Climber(self._recorder, self._forward, self._preprocess)
+        self._descender = Descender(self._recorder, self._forward, self._preprocess, self._kind)
         self._forward.watched_by(self._recorder, x, self._preprocess)
         self._base = Suite(criteria_from(settings), settings.guide)
         self._profile = Profile()
@@ -268,8 +271,9 @@ class Session:
         return self._counted(arm, acts, raw, arrays["earns"])
 
     def do_run_kept(self, arrays: Arrays, *, arm: str, token: int) -> Answer:
-        """The same for the mutants of a climb, whose passes were kept: no model call."""
-        return self._counted(arm, *self._climber.kept(token), arrays["earns"])
+        """The same for the mutants of a climb (or, where the token is negative, of a descent), whose passes were kept: no model call."""
+        made = self._descender if token < 0 else self._climber
+        return self._counted(arm, *made.kept(token), arrays["earns"])
 
     def _counted(self, arm: str, acts: dict[str, Tensor], raw: Tensor, earning: np.ndarray) -> Answer:
         earns = torch.from_numpy(earning)  # stays on the CPU, see gate.coverage.base.split
@@ -404,6 +408,21 @@ class Session:
         return {"supported": raw is not None}, {} if raw is None else {"raw": _numpy(raw)}
 
     def do_climb_marks(self, arrays: Arrays, *, steps: int) -> Answer:
+    def do_descend(self, arrays: Arrays, *, token: int, bound: float, descent: Mapping[str, Any]) -> Answer:
+        """Mutants within an L-infinity bound (a share of the value range) of ``x``, on the way from ``labels`` to classes ``targets``."""
+        low, high = self._value_range
+        mutants, rows, work = self._descender.descend(
+            self._on_device(arrays["x"]),
+            torch.from_numpy(arrays["labels"]),
+            torch.from_numpy(arrays["targets"]),
+            token=token,
+            descent=Descent(**_tuples(descent)),
+            epsilon=bound * (high - low),
+            bounds=(low, high),
+            whole=arrays["x"].dtype == np.uint8,
+        )
+        return {"work": work}, {"x": _numpy(mutants).astype(arrays["x"].dtype), "rows": _numpy(rows)}
+
         """Moves marks ``pictures`` [M, ...] within ``weights`` towards ``targets`` [M], each on all inputs ``x`` [B, ...] at once."""
         assert self._module is not None
         given = {name: torch.from_numpy(values).to(self._device) for name, values in arrays.items()}

@@ -1,0 +1,155 @@
+"""Which seed input is to be moved to which class by gradients, and what becomes of the mutants. Lives in the supervisor.
+
+Pairs of a seed input and another class, those with the nearest logits first. A pair that the model was brought to once is done with, since
+another mutant of its kind would be no other defect; one that was tried in vain from the seed input is tried once more from the natural
+mutant that comes nearest to the boundary, and then given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gate.campaign.batch import Batch
+from gate.campaign.descent_options import Descent
+from gate.campaign.margin_lines import Lines
+from gate.campaign.supervisor import Worker
+from gate.domains.chains import Chains
+from gate.domains.domain import InputDomain
+from gate.errors import WorkerError
+from gate.randomness import generator
+
+__all__ = ["OPERATOR", "Descents"]
+
+OPERATOR = "pgd"  # what a descent is: it has its bound, and is recorded as it
+CLASSES = 9  # the nearest other classes of a seed input that are gone for
+_TRIES = 2
+_LEAST = 1e-300
+
+
+class Descents:
+    """Makes the batches of the margin's gradient.
+
+    Args:
+        domain: bound and validity.
+        seeds: [S, ...] in the file dtype.
+        labels: int64 [S].
+        probabilities: float64 [S, C], the model's answers to the seed inputs.
+        lines: know which natural mutants come near the boundary.
+        worker: descends.
+        campaign_seed: every draw depends on it and the step alone.
+        position: of ``OPERATOR`` among the search's operators.
+        descent: how.
+    """
+
+    def __init__(
+        self,
+        domain: InputDomain,
+        seeds: np.ndarray,
+        labels: npt.NDArray[np.int64],
+        probabilities: npt.NDArray[np.float64],
+        lines: Lines,
+        worker: Worker,
+        *,
+        campaign_seed: int,
+        position: int,
+        descent: Descent,
+    ) -> None:
+        self._domain = domain
+        self._seeds = seeds
+        self._labels = labels
+        self._lines = lines
+        self._worker = worker
+        self._campaign_seed = campaign_seed
+        self._position = position
+        self._descent = descent
+        logits = np.log(np.maximum(probabilities, _LEAST))
+        rows = np.arange(len(labels))
+        apart = logits[rows, labels][:, None] - logits
+        apart[rows, labels] = np.inf
+        nearest = np.argsort(apart, axis=1, kind="stable")[:, : min(CLASSES, logits.shape[1] - 1)]
+        gap = np.take_along_axis(apart, nearest, axis=1).ravel()
+        order = np.argsort(gap, kind="stable")
+        # Pairs, the nearest first.
+        self._seed = np.repeat(rows, nearest.shape[1])[order]
+        self._class = nearest.ravel()[order].astype(np.int64)
+        self._pair = np.full(logits.shape, -1, dtype=np.int64)
+        self._pair[self._seed, self._class] = np.arange(len(self._seed))
+        self._tries = np.zeros(len(self._seed), dtype=np.int64)
+        self._done = np.zeros(len(self._seed), dtype=bool)
+        self._begun = 0
+
+    def take(self, seeds: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]) -> None:
+        """Notes which classes the model was brought to by adversarial mutants, both int64 [n]."""
+        pairs = self._pair[seeds, predicted]
+        self._done[pairs[pairs >= 0]] = True
+
+    def propose(self, step: int, count: int) -> tuple[Batch | None, int]:
+        """Mutants of a descent, at most ``count``, and the work of one that came to none; None where no pair is left."""
+        starts = min(count // self._descent.num_steps, count)
+        chosen = self._next(max(1, starts)) if count >= self._descent.num_steps else np.zeros(0, dtype=np.int64)
+        if not len(chosen):
+            return None, 0
+        seeds, targets = self._seed[chosen], self._class[chosen]
+        parents, recipes = self._started(seeds, self._tries[chosen] > 0)
+        self._tries[chosen] += 1
+        self._begun += 1
+        token = -self._begun  # climbs have positive ones
+        parameters = {"token": token, "bound": self._domain.model_bounds[OPERATOR], "descent": asdict(self._descent)}
+        said, made = self._worker.call("descend", parameters, {"x": parents, "labels": self._labels[seeds], "targets": targets})
+        if made["x"].shape != (len(made["rows"]), *parents.shape[1:]):
+            raise WorkerError("The worker answered a descent with something else than mutants of its inputs.", where="worker process")
+        work = int(said["work"])
+        if not len(made["rows"]):
+            return None, work
+        return self._batch(step, token, parents, seeds, recipes, made["x"], made["rows"], work), work
+
+    def _next(self, count: int) -> npt.NDArray[np.int64]:
+        """Pairs int64 [n], not yet done: those never tried before those tried once, of either the nearest first."""
+        left = np.flatnonzero(~self._done & (self._tries < _TRIES))
+        again = left[self._tries[left] > 0]
+        again = again[self._lines.near_misses(self._seed[again]).known] if len(again) else again
+        fresh = left[self._tries[left] == 0]
+        return np.concatenate([fresh[:count], again[: max(0, count - len(fresh))]])
+
+    def _started(self, seeds: npt.NDArray[np.int64], again: npt.NDArray[np.bool_]) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
+        """Where each descent starts, [n, ...]: the seed input, or its natural mutant nearest to the boundary; and their recipes."""
+        parents: np.ndarray = self._seeds[seeds]
+        recipes: list[tuple[Any, ...]] = [()] * len(seeds)
+        rows = np.flatnonzero(again)
+        if len(rows):
+            steps = self._lines.near_misses(seeds[rows]).steps
+            made = self._domain.steps(steps.operators, steps.severities, steps.draws)
+            parents[rows] = self._domain.apply(parents[rows], made)
+            for place, row in enumerate(rows.tolist()):
+                recipes[row] = (made[place],)
+        return parents, recipes
+
+    def _batch(
+        self,
+        step: int,
+        token: int,
+        parents: np.ndarray,
+        origins: npt.NDArray[np.int64],
+        recipes: Sequence[tuple[Any, ...]],
+        made: np.ndarray,
+        rows: npt.NDArray[np.int64],
+        work: int,
+    ) -> Batch:
+        seeds = origins[rows]
+        mutants = self._domain.bound(made, parents[rows], OPERATOR)
+        # What had to be cut back is not what the worker ran.
+        as_run = (mutants == made).reshape(len(made), -1).all(axis=1)
+        draws = generator(self._campaign_seed, "descended", step).integers(2**31, size=len(rows))
+        lengths = np.array([len(recipe) for recipe in recipes], dtype=np.int64)[rows]
+        severities = np.array([sum(one.severity for one in recipe) for recipe in recipes], dtype=np.float64)[rows]
+        chains = Chains([recipes[row] for row in rows.tolist()], (), lengths, severities, np.zeros(len(rows), dtype=np.int64))
+        chains = chains.then(np.arange(len(rows)), self._domain.model_steps(OPERATOR, draws), None)
+        faults = self._domain.check(mutants, self._seeds[seeds], chains)
+        faults[~as_run & (faults < 0)] = self._domain.reasons.index("distance")
+        operators = np.full(len(rows), self._position, dtype=np.int64)
+        return Batch("search", step, mutants, seeds, chains, faults < 0, work - len(rows), operators, faults=faults, kept=token)
