@@ -35,7 +35,7 @@ from gate.work import Work
 __all__ = ["OUT_OF_LINE", "open_campaign"]
 
 CONFIDENCE = 0.95  # at which a mark must move most inputs to count as a shortcut
-MOST = 0.5  # share of the inputs
+MOST = 2 / 3  # share of the inputs; sound models of small pictures were seen at up to 0.56
 OUT_OF_LINE = 2.0  # median absolute deviations; Wang et al., "Neural Cleanse", IEEE S&P 2019
 
 
@@ -62,7 +62,11 @@ def _probe(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight
     room = _share_of_executions(work, share) if share else 0
     chosen = offered if room is None else offered[:room]
     count = work.campaign.outcome.counts["probes"] = ArmCount()
-    started = work.budget.seconds
+    started, seconds = work.budget.seconds, _seconds(work, share)
+
+    def late(samples: int) -> bool:
+        return seconds is not None and work.budget.seconds - started + samples * work.seconds_per_sample > seconds
+
     done = run_probes(
         worker,
         chosen,
@@ -71,6 +75,7 @@ def _probe(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight
         work.settings.batch_size,
         deterministic=preflight.deterministic,
         begin=work.deadline.begin,
+        late=late,
     )
     count.executions, count.model_calls = len(done.probes), done.model_calls
     broken = done.tallies[NonFinite.name].findings if done.probes else ()
@@ -96,9 +101,12 @@ def _why_not_all(done: Probed, share: float, offered: int, *, deterministic: boo
         return "the policy gives probes no share (arms.probes)"
     if done.stopped is not None:
         return done.stopped.rstrip(".")
+    of = "time" if done.late else "executions"
     if not done.probes:
-        return f"{share:.1%} of the executions is less than one probe"
-    reasons = [] if len(done.probes) == offered else [f"their share of the executions ({share:.1%}) pays for {len(done.probes)}"]
+        return f"{share:.1%} of the {of} is less than one probe"
+    reasons = [] if len(done.probes) == offered else [f"their share of the {of} ({share:.1%}) pays for {len(done.probes)}"]
+    if done.late and not reasons:
+        reasons.append(f"their share of the time ({share:.1%}) does not pay for every numeric path")
     if not deterministic:
         reasons.append("two answers were not compared, because the model is not deterministic")
     return "; ".join(reasons) or None
