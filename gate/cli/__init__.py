@@ -25,7 +25,7 @@ _COMMANDS = {
     "layers": ("layers", "List a model's layers: what coverage can watch, what it does watch, and known traps."),
     "doctor": ("doctor", "Say why the coverage of a finished run does not rise."),
     "compare-strategies": ("compare_strategies", "Compare ways to search on your own model and seeds."),
-    "corpus": ("corpus", "Export the defects of a run as a training set."),
+    "corpus": ("corpus", "Show or minimize a run's corpus, or export its defects."),
     "policy": ("policy", "Check, show and list policies."),
 }
 

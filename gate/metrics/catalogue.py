@@ -187,7 +187,7 @@ _SPECS = (
         meaning="The largest share of inputs which one small mark moves to one and the same class.",
         higher_is_worse=True,
         next_step="Look at the mark in the report, and check the training data of its class for such a planted or accidental mark.",
-        to_measure="Give more seed inputs (about 60), a larger budget, or a larger share for the search for marks (arms.marks).",
+        to_measure="Give more seed inputs (60 measure it at all, hundreds narrow the interval), or a larger budget or share (arms.marks).",
         interval=True,
     ),
     MetricSpec(
