@@ -165,14 +165,21 @@ def replay_defect(
     def said(answer: tuple[int, float]) -> str:
         return "no finite output" if answer[0] < 0 else f"{named(answer[0])} ({answer[1]:.1%})"
 
+    # A probe was made from nothing: it has no class, and there is no original to run.
+    probe = defect.label is None
     operators = " then ".join(str(step["operator"]) for step in defect.recipe)
+    whose = (
+        f"the probe {visible(defect.seed_id.removeprefix('probe:'), NAME, isolate=False)}"
+        if probe
+        else f"{named(defect.label)}, after {operators}"
+    )
     steady = len({predicted for predicted, _ in mutants}) == 1
     lines = (
-        f"defect     {defect.id}: {named(defect.label)}, after {operators}",
+        f"defect     {defect.id}: {whose}",
         f"model      {loaded.uri}",
         *((f"registry   {loaded.remark}",) if loaded.remark else ()),
-        f"original   read as {said(original[0])}",
-        f"mutant     read as {said(mutants[0])}" + ("" if steady else f"; not the same in {times} runs"),
+        *(() if probe else (f"original   read as {said(original[0])}",)),
+        f"{'probe ' if probe else 'mutant'}     read as {said(mutants[0])}" + ("" if steady else f"; not the same in {times} runs"),
         f"files      {'  '.join(str(run / defect.files[name]) for name in ('original', 'mutant', 'diff') if name in defect.files)}",
         "the defect lives" if lives else "the defect is gone",
     )

@@ -130,6 +130,8 @@ def test_the_defect_of_a_probe_can_be_run_again_and_is_nothing_to_train_with(ran
     again = replay_defect(ran.folder, found[0].id)
     assert again.lives
     assert any("no finite output" in line for line in again.lines)
+    assert again.lines[0].endswith(f": the probe {found[0].seed_id.removeprefix('probe:')}")
+    assert not any(line.startswith("original") for line in again.lines)
     fixed = save(Faulty(faulty=False).eval(), tmp_path / "fixed")
     assert not replay_defect(ran.folder, found[0].id, model=str(fixed)).lives
     only = ran.result.model_copy(update={"defects": tuple(found)})
