@@ -95,7 +95,7 @@ def preview(policy: str | None, seeds: str | None, config: Path | None, out: Pat
     shown = redacted(source) if "://" in source else source
     make_folder(out.parent)
     write_text(out, contact_sheet(sheet, policy=loaded.policy.name, source=shown))
-    click.echo(f"{visible(str(out), isolate=False)}: {len(sheet.rows)} operators on {len(sheet.originals)} seed inputs")
+    click.echo(f"{visible(str(out), isolate=False)}: {sheet.operators} operators on {len(sheet.originals)} seed inputs")
 
 
 @command.command(name="list", help="List the shipped policies and for whom each is.")

@@ -13,8 +13,10 @@ import numpy.typing as npt
 from gate.domains.chains import Chains
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.image_set import ImageSet
-from gate.domains.image.limits import Domain
+from gate.domains.image.limits import Domain, Marks
+from gate.domains.image.marks import KINDS, starts
 from gate.domains.image.operators import OPERATORS
+from gate.domains.mark import lay
 from gate.domains.model_operators import MODEL_OPERATORS
 from gate.errors import UsageError
 from gate.randomness import generator, integer
@@ -23,6 +25,12 @@ from gate.strict_yaml import nearest
 __all__ = ["SEVERITIES", "Row", "Sheet", "Shown", "preview"]
 
 SEVERITIES = (0.25, 0.5, 0.75, 1.0)
+
+_MARKS = {
+    "patch": "An opaque square",
+    "border": "An opaque frame",
+    "blend": "A faint pattern over the whole picture",
+}
 
 _OF_A_MODEL = {
     "linf": "Moves every value by at most the limit's share of the value range. Shown: a random change of that size.",
@@ -41,7 +49,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Row:
-    """One operator on every sample."""
+    """One operator, or one kind of universal mark, on every sample."""
 
     operator: str
     family: str
@@ -58,16 +66,23 @@ class Sheet:
     names: tuple[str, ...]  # class and identity of each
     value_range: tuple[float, float]
     rows: tuple[Row, ...]  # grouped by family, in the policy's order
-    off: tuple[str, ...]  # keys of the operators that the policy switches off
+    off: tuple[str, ...]  # keys of the operators and marks that the policy switches off
+
+    @property
+    def operators(self) -> int:
+        """How many of the rows are operators."""
+        return sum(row.family != "marks" for row in self.rows)
 
 
 def preview(limits: Domain, seeds: ImageSet, *, operators: Sequence[str] = (), samples: int = 2, seed: int = 0) -> Sheet:
     """Mutates a few seed inputs, of different classes as far as there are some, by each operator at four severities.
 
+    Universal marks are shown likewise: plain ones, at four shares of their limits.
+
     Args:
         limits: the policy's domain.
         seeds: where the samples are taken from.
-        operators: which ones; all that are switched on where empty.
+        operators: which ones, kinds of marks among them; all that are switched on where empty.
         samples: how many seed inputs.
         seed: decides which, and the direction, place and grain of every change; all four severities of one sample share these.
 
@@ -76,17 +91,22 @@ def preview(limits: Domain, seeds: ImageSet, *, operators: Sequence[str] = (), s
     """
     domain = ImageDomain(limits, (seeds.x.shape[1], seeds.x.shape[2], seeds.x.shape[3]), seeds.x.dtype, seeds.value_range)
     switched_on = (*domain.natural, *domain.model_bounds)
-    _check_names(operators, switched_on)
+    marks = tuple(kind for kind in KINDS if getattr(limits.marks, kind))
+    _check_names(operators, (*switched_on, *marks))
     chosen = _samples(seeds, samples, seed)
     families = list(type(limits).model_fields)
     wanted = [name for name in switched_on if not operators or name in operators]
-    rows = tuple(_row(domain, limits, name, seeds.x[chosen], seed) for name in wanted)
+    rows = [_row(domain, limits, name, seeds.x[chosen], seed) for name in wanted]
+    rows += [_marked(limits, kind, seeds.x[chosen], seeds.value_range, seed) for kind in marks if not operators or kind in operators]
     return Sheet(
         originals=tuple(seeds.x[chosen]),
         names=tuple(f"{seeds.classes[label]}" if 0 <= label < len(seeds.classes) else str(label) for label in seeds.y[chosen].tolist()),
         value_range=seeds.value_range,
         rows=tuple(sorted(rows, key=lambda row: families.index(row.family))),
-        off=tuple(f"{family_of(name)}.{name}" for name in (*OPERATORS, *MODEL_OPERATORS) if name not in switched_on),
+        off=(
+            *(f"{family_of(name)}.{name}" for name in (*OPERATORS, *MODEL_OPERATORS) if name not in switched_on),
+            *(f"marks.{kind}" for kind in KINDS if kind not in marks),
+        ),
     )
 
 
@@ -95,8 +115,11 @@ def family_of(name: str) -> str:
     return MODEL_OPERATORS[name].family if name in MODEL_OPERATORS else OPERATORS[name].family
 
 
+_ONLY_MARKS = tuple(kind for kind in KINDS if kind not in OPERATORS)
+
+
 def _check_names(operators: Sequence[str], switched_on: Sequence[str]) -> None:
-    known = (*OPERATORS, *MODEL_OPERATORS)
+    known = (*OPERATORS, *MODEL_OPERATORS, *KINDS)
     for name in operators:
         if name not in known:
             close = nearest(name, known)
@@ -105,7 +128,7 @@ def _check_names(operators: Sequence[str], switched_on: Sequence[str]) -> None:
         if name not in switched_on:
             raise UsageError(
                 f"The operator {name!r} can't be shown: it is switched off, or not for pictures of this shape.",
-                where=f"domain.{family_of(name)}.{name}",
+                where=f"domain.{'marks' if name in _ONLY_MARKS else family_of(name)}.{name}",
                 hint="Give it a limit in the policy; operators on colours need pictures with three channels.",
             )
 
@@ -145,6 +168,24 @@ def _row(domain: ImageDomain, limits: Domain, name: str, x: npt.NDArray[Any], se
     ]
     samples = tuple(tuple(shown[start : start + count]) for start in range(0, len(shown), count))
     return Row(name, family, getattr(getattr(limits, family), name), words, samples)
+
+
+def _marked(limits: Domain, kind: str, x: npt.NDArray[Any], value_range: tuple[float, float], seed: int) -> Row:
+    """Plain marks, another one for each sample, at shares of a kind's limit; one of less than a pixel leaves the picture as it is."""
+    limit = getattr(limits.marks, kind)
+    shape = (x.shape[1], x.shape[2], x.shape[3])
+    samples: list[list[Shown]] = [[] for _ in x]
+    for severity in SEVERITIES:
+        only = Marks.model_validate({one: limit * severity if one == kind else None for one in KINDS})
+        found = starts(only, shape, value_range, seed)
+        # A black mark on black would show nothing, so patterns come first.
+        plain = [mark for mark in found if np.ptp(mark.picture[mark.weight[..., 0] > 0])] or found
+        for sample, original in enumerate(x):
+            mark = plain[integer(seed, "preview", "mark", kind, sample) % len(plain)] if plain else None
+            marked = original.copy() if mark is None else lay(original, mark.weight, mark.picture)
+            samples[sample].append(Shown(severity, marked, None))
+    words = f"{_MARKS[kind]}, the same on every input: what the search for universal marks may use. Shown: some that it begins with."
+    return Row(kind, "marks", limit, words, tuple(tuple(shown) for shown in samples))
 
 
 def _of_that_size(domain: ImageDomain, name: str, origins: npt.NDArray[Any], severities: Any, draws: Any) -> npt.NDArray[Any]:

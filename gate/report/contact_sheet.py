@@ -50,7 +50,7 @@ def contact_sheet(sheet: Sheet, *, policy: str, source: str) -> str:
             css_hash=Markup("sha256-" + base64.b64encode(hashlib.sha256(css.encode("utf-8")).digest()).decode("ascii")),
             severities=[f"{severity:g}" for severity in SEVERITIES],
             families=families,
-            operators=len(sheet.rows),
+            operators=sheet.operators,
             invalid=invalid,
             off=sheet.off,
         )

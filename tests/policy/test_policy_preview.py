@@ -44,7 +44,8 @@ def limits(**given: Any) -> Domain:
 def test_every_operator_that_is_switched_on_is_shown_at_four_severities_of_the_same_draw(seeds: ImageSet) -> None:
     domain = ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
     sheet = preview(Domain(), seeds, samples=3)
-    assert {row.operator for row in sheet.rows} == {*domain.natural, *domain.model_bounds}
+    assert {row.operator for row in sheet.rows if row.family != "marks"} == {*domain.natural, *domain.model_bounds}
+    assert sheet.operators == len(domain.natural) + len(domain.model_bounds)
     assert all(row.words for row in sheet.rows)
     for row in sheet.rows:
         for original, sample in zip(sheet.originals, row.samples, strict=True):
@@ -72,6 +73,24 @@ def test_what_would_be_invalid_is_marked_with_its_reason(seeds: ImageSet) -> Non
     reasons = [one.reason for sample in rows["contrast"].samples for one in sample]
     assert "contrast" in reasons
     assert set(reasons) <= {None, "contrast"}
+
+
+def test_marks_are_shown_at_shares_of_their_limits(seeds: ImageSet) -> None:
+    sheet = preview(limits(marks={"patch": 0.25, "border": None, "blend": 0.4}), seeds, samples=3)
+    assert "marks.border" in sheet.off
+    rows = {row.operator: row for row in sheet.rows if row.family == "marks"}
+    assert set(rows) == {"patch", "blend"}
+    for original, sample in zip(sheet.originals, rows["patch"].samples, strict=True):
+        covered = [(one.mutant != original).any(axis=2).sum() for one in sample]
+        assert covered == sorted(covered)
+        assert covered[0] <= 4
+        assert 12 <= covered[-1] <= 16, "a quarter of 8 x 8 pixels, of which one may have been as it is"
+    for original, sample in zip(sheet.originals, rows["blend"].samples, strict=True):
+        change = [np.abs(one.mutant.astype(float) - original).max() / 255 for one in sample]
+        assert change == sorted(change)
+        assert change[-1] <= 0.4 + 1 / 255
+    only = preview(Domain(), seeds, operators=["blend"])
+    assert [(row.family, row.operator) for row in only.rows] == [("marks", "blend")]
 
 
 @pytest.mark.parametrize("name", sorted(MODEL_OPERATORS))
@@ -106,7 +125,13 @@ def test_settings_say_where_seeds_and_policy_are(digits: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("operators", "said"), [("rotatoin", "Did you mean rotation"), ("horizontal_flip", "switched off"), ("hue", "three channels")]
+    ("operators", "said"),
+    [
+        ("rotatoin", "Did you mean rotation"),
+        ("horizontal_flip", "switched off"),
+        ("hue", "three channels"),
+        ("boarder", "Did you mean border"),
+    ],
 )
 def test_operators_that_can_not_be_shown_are_named(digits: Path, tmp_path: Path, operators: str, said: str) -> None:
     result = call("--seeds", str(digits), "--out", str(tmp_path / "sheet.html"), "--operators", operators)
