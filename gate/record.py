@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from gate.campaign.choice_summary import strategies_used, weights_over_time
+from gate.campaign.choice_summary import boundary_of, objectives_of, strategies_used, weights_over_time
 from gate.campaign.gain_curve import compare, is_false_coverage
 from gate.campaign.loop import CampaignOutcome, ClassCount
 from gate.config import kind_of
@@ -309,6 +309,8 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
         validator_calls=0 if work.asked is None else work.asked.calls,
         operator_weights=weights_over_time(work.campaign.search.choice, work.campaign.domain.family),
         strategies=strategies_used(work.campaign.search.entries),
+        objectives=objectives_of(outcome.objectives),
+        boundary=boundary_of(work.campaign.search.failed_at),
     )
 
 

@@ -189,6 +189,24 @@ class OperatorWeights(_Frozen):
     weights: dict[str, float]  # by operator, or by family where there are many
 
 
+class ObjectiveSummary(_Frozen):
+    """What the search arm spent while it was after one thing, and what came of it."""
+
+    executions: int = 0
+    model_calls: int = 0  # forward-equivalents
+    findings: int = 0
+    defects: int = 0  # new distinct ones
+
+
+class SearchedBoundary(_Frozen):
+    """The least severity of one natural operator at which the search saw seed inputs change class. Found by hunting: no rate, no margin."""
+
+    seed_inputs: int  # that changed class at all
+    of: int
+    median: float  # over those that did
+    smallest: float
+
+
 class CampaignSummary(_Frozen):
     """The budget and how it was spent. model_calls counts forward-equivalents per sample; one backward counts two."""
 
@@ -212,6 +230,8 @@ class CampaignSummary(_Frozen):
     started_at: str = ""
     operators: dict[str, dict[str, float]] = Field(default_factory=dict)  # by operator: executions, valid, findings, new_items
     operator_weights: tuple[OperatorWeights, ...] = ()  # over time, thinned out; empty where weights were not adapted
+    objectives: dict[str, ObjectiveSummary] = Field(default_factory=dict)  # coverage; defects, once coverage had stalled
+    boundary: SearchedBoundary | None = None  # None where no seed input changed class by one natural operator
     strategies: dict[str, StrategySummary] = Field(default_factory=dict)  # that chose entries, and those which were left out
     invalid: dict[str, dict[str, int]] = Field(default_factory=dict)  # by operator: the search's invalid mutants by reason
     validator: ModelInfo | None = None  # the model that a mutant must look the same to as its seed input

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+
+import numpy as np
 
 from gate.campaign.entry_choice import EntryChoice
+from gate.campaign.loop import ObjectiveCount
 from gate.campaign.operator_choice import OperatorChoice
-from gate.result import OperatorWeights, StrategySummary
+from gate.campaign.payoff import Objective
+from gate.result import ObjectiveSummary, OperatorWeights, SearchedBoundary, StrategySummary
 
-__all__ = ["MANY", "strategies_used", "weights_over_time"]
+__all__ = ["MANY", "boundary_of", "objectives_of", "strategies_used", "weights_over_time"]
 
 MANY = 12  # operators; where there are more, their weights are told by family
 
@@ -36,3 +41,18 @@ def strategies_used(entries: EntryChoice) -> dict[str, StrategySummary]:
         for name, count in entries.counts.items()
     }
     return found | {name: StrategySummary(left_out=reason) for name, reason in entries.left_out.items()}
+
+
+def objectives_of(counts: Mapping[Objective, ObjectiveCount]) -> dict[str, ObjectiveSummary]:
+    """What each objective was given and brought, in the order in which they came."""
+    return {objective: ObjectiveSummary(**asdict(count)) for objective, count in counts.items()}
+
+
+def boundary_of(failed_at: np.ndarray) -> SearchedBoundary | None:
+    """From the least severity at which each seed input changed class, float64 [S], infinite where none did."""
+    seen = failed_at[np.isfinite(failed_at)]
+    if not len(seen):
+        return None
+    return SearchedBoundary(
+        seed_inputs=len(seen), of=len(failed_at), median=round(float(np.median(seen)), 6), smallest=round(float(seen.min()), 6)
+    )

@@ -102,12 +102,12 @@ def descend(
 
 
 def _margin(scores: Tensor, labels: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """float [N]: how far the label's logit lies above the target's; bool [N]: whether the model answers as wanted."""
-    own = scores.gather(1, labels[:, None])[:, 0]
+    """float [N]: how far the class to get away from, of a target whichever lies highest, is above the class to get to; bool [N]: whether
+    the model answers as wanted."""
     predicted, any_other = scores.argmax(1), targets == labels
-    others = scores.scatter(1, labels[:, None], -torch.inf).amax(1)
-    wanted = torch.where(any_other, others, scores.gather(1, targets[:, None])[:, 0])
-    return own - wanted, torch.where(any_other, predicted != labels, predicted == targets)
+    one, rest = scores.gather(1, targets[:, None])[:, 0], scores.scatter(1, targets[:, None], -torch.inf).amax(1)
+    # The label itself as a target stands for any other class, so the two change sides.
+    return torch.where(any_other, one - rest, rest - one), torch.where(any_other, predicted != labels, predicted == targets)
 
 
 def _step(slope: Tensor, margin: Tensor, descent: Descent, reach: float, whole: bool) -> Tensor:
@@ -119,7 +119,6 @@ def _step(slope: Tensor, margin: Tensor, descent: Descent, reach: float, whole: 
         largest = flat.abs().amax(1).clamp(min=_TINY)
         way, dual = slope / largest.view(-1, 1, 1, 1), (flat * flat).sum(1) / largest
     if descent.step_size is None:
-        # Past the boundary to another class already, yet not to the one wanted: the margin to that one counts.
         length = descent.overshoot * margin.clamp(min=0) / dual.clamp(min=_TINY)
     else:
         length = torch.full_like(margin, descent.step_size * reach)

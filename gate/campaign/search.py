@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
+from gate.campaign.boundary import Boundary
+from gate.campaign.descent_options import Descent
 from gate.campaign.entry_choice import EntryChoice
 from gate.campaign.guide import OPERATOR, Guide
 from gate.campaign.operator_choice import OperatorChoice
@@ -74,6 +78,16 @@ class SearchArm:
         self._costs = np.array(costs)
         self.operators = (*names, *((OPERATOR,) if climbs else ()))  # what the batches' operators count into
         self._guide = Guide(domain, corpus, worker, campaign_seed=campaign_seed, position=len(names)) if climbs else None
+        self._boundary = Boundary(
+            domain,
+            corpus.seeds,
+            labels,
+            probabilities,
+            worker,
+            operators=self.operators,
+            campaign_seed=campaign_seed,
+            descent=Descent(),
+        )
         self.objective: Objective = "coverage"  # defects once coverage has saturated
         self.entries = EntryChoice(
             corpus,
@@ -94,6 +108,8 @@ class SearchArm:
         climbed = self._guide.propose(step, count) if self._guide is not None and self.objective == "coverage" else None
         if climbed is not None:
             return climbed
+        if self.objective == "defects" and (sought := self._boundary.propose(step, count)) is not None:
+            return sought
         random = generator(self._campaign_seed, "search", step)
         operators = self.choice.draw(count, random, self.objective)
         severities = random.random(count)
@@ -154,9 +170,11 @@ class SearchArm:
         self.entries.kept(first, own)
         simplify(self.corpus, batch, outcome, self._labels)
         worth = np.where(gained, outcome.new_items, 0.0)
+        sought = self._boundary.take(batch, outcome, found)
         if self._guide is not None:
-            self._guide.take(batch, worth)
-        if batch.kept is not None:
+            # A descent is no climb, nor are its mutants natural ones; the guide only has to know that there was a batch.
+            self._guide.take(replace(batch, kept=None) if sought and batch.kept is not None else batch, worth)
+        if sought or batch.kept is not None:
             self.entries.worked(len(batch.x) + batch.model_calls)
             return  # neither choice has had a part in it
         if batch.entries is None:
@@ -165,6 +183,11 @@ class SearchArm:
         assert batch.strategies is not None
         self.choice.learn(batch.operators, worth, found, objective=self.objective)
         self.entries.learn(batch.strategies, worth, found, float(self._costs[batch.operators].sum()))
+
+    @property
+    def failed_at(self) -> np.ndarray:
+        """float64 [S]: the least severity of a single natural operator at which each seed input changed class; infinite where none did."""
+        return self._boundary.lines.failed
 
     def _room(self, entries: np.ndarray) -> np.ndarray:
         """float64 [N]: how much of its bound the chain of an entry leaves for another operator, 0 to 1."""

@@ -25,9 +25,10 @@ _STRATEGIES = {
 def choices_page(campaign: CampaignSummary | None) -> dict[str, Any]:
     """Everything the template prints; ``weights`` and ``strategies`` are empty where there is nothing to tell."""
     if campaign is None:
-        return {"weights": [], "strategies": [], "left_out": 0, "frame": {"width": WIDTH, "height": HEIGHT}}
+        return {"objectives": "", "weights": [], "strategies": [], "left_out": 0, "frame": {"width": WIDTH, "height": HEIGHT}}
     rows = _weights(campaign.operator_weights)
     return {
+        "objectives": _objectives(campaign),
         "weights": rows[:_MOST],
         "left_out": max(0, len(rows) - _MOST),
         "strategies": [
@@ -44,6 +45,27 @@ def choices_page(campaign: CampaignSummary | None) -> dict[str, Any]:
         ],
         "frame": {"width": WIDTH, "height": HEIGHT},
     }
+
+
+def _objectives(campaign: CampaignSummary) -> str:
+    """What the search did once coverage had stalled, in a sentence or two; empty where it never did."""
+    hunted = campaign.objectives.get("defects")
+    if hunted is None or not hunted.executions:
+        return ""
+    everything = campaign.objectives.values()
+    passes, defects = sum(one.model_calls for one in everything), sum(one.defects for one in everything)
+    said = (
+        f"After coverage had stalled, {count(hunted.executions)} of the search's {count(sum(one.executions for one in everything))} mutants"
+        f" ({roughly(hunted.model_calls / passes)} of its model passes) went for defects and small margins; they brought"
+        f" {count(hunted.defects)} of its {count(defects)} new distinct defects."
+    )
+    if campaign.boundary is None:
+        return said
+    found = campaign.boundary
+    return said + (
+        f" Of {count(found.of)} seed inputs {count(found.seed_inputs)} changed class by a single natural operator, half of these at a"
+        f" severity of {found.median:.2g} or less. These were hunted for, so the robust margin is told from the judging arm alone."
+    )
 
 
 def _weights(points: tuple[OperatorWeights, ...]) -> list[dict[str, Any]]:

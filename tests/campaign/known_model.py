@@ -96,7 +96,7 @@ class NumpyWorker:
             # From seed inputs in turn, towards the one neuron there is.
             return {}, {"places": np.arange(asked["count"]) % self.climb_from, "targets": np.zeros(asked["count"], dtype=np.int64)}
         x = given.get("x", np.empty(0))
-        if operation == "climb":
+        if operation in ("climb", "descend"):
             # One mutant of each; the worker keeps what it ran.
             self.kept[asked["token"]] = x.copy() if self.cheat is None else self.cheat(x)
             return {"work": 4 * len(x)}, {"x": self.kept[asked["token"]], "rows": np.arange(len(x))}

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gate.campaign.choice_summary import MANY, weights_over_time
+from gate.campaign.choice_summary import MANY, boundary_of, objectives_of, weights_over_time
+from gate.campaign.loop import ObjectiveCount
 from gate.campaign.operator_choice import OperatorChoice
 from gate.report.choices import HEIGHT, WIDTH, choices_page
 from gate.report.html import render
-from gate.result import CampaignSummary, ModelInfo, OperatorWeights, Result, StrategySummary, Verdict
+from gate.result import CampaignSummary, ModelInfo, ObjectiveSummary, OperatorWeights, Result, StrategySummary, Verdict
 
 
 def campaign(weights: tuple[OperatorWeights, ...] = (), strategies: dict[str, StrategySummary] | None = None) -> CampaignSummary:
@@ -86,3 +87,21 @@ def test_many_operators_are_told_by_family_and_no_adaptation_is_not_told() -> No
     fixed = OperatorChoice(names, [1.0] * len(names), adaptive=False)
     fixed.learn(np.array([0]), np.array([1.0]), np.array([False]))
     assert weights_over_time(fixed, lambda name: name) == ()
+
+
+def test_what_the_search_did_after_coverage_had_stalled_is_told_in_words_and_nothing_where_it_never_did() -> None:
+    spent = {"coverage": ObjectiveCount(1500, 3000, 12, 4), "defects": ObjectiveCount(500, 1000, 40, 16)}
+    summaries = objectives_of({"coverage": spent["coverage"], "defects": spent["defects"]})
+    assert summaries["defects"] == ObjectiveSummary(executions=500, model_calls=1000, findings=40, defects=16)
+    told = choices_page(campaign().model_copy(update={"objectives": summaries}))["objectives"]
+    assert told == (
+        "After coverage had stalled, 500 of the search's 2,000 mutants (25 % of its model passes) went for defects and small margins;"
+        " they brought 16 of its 20 new distinct defects."
+    )
+    found = boundary_of(np.array([0.25, np.inf, 0.5, 0.75, np.inf]))
+    told = choices_page(campaign().model_copy(update={"objectives": summaries, "boundary": found}))["objectives"]
+    assert "Of 5 seed inputs 3 changed class by a single natural operator, half of these at a severity of 0.5 or less." in told
+    assert boundary_of(np.full(5, np.inf)) is None
+    never = campaign().model_copy(update={"objectives": {"coverage": summaries["coverage"]}, "boundary": found})
+    assert choices_page(never)["objectives"] == ""
+    assert choices_page(campaign())["objectives"] == choices_page(None)["objectives"] == ""
