@@ -63,9 +63,9 @@ class Answers:
             "mutate": self._mutate,
             "aim": self._aim,
             "climb": self._climb,
+            "descend": self._descend,
             "numeric_path": self._numeric_path,
             "climb_marks": self._climb_marks,
-            "descend": self._descend,
         }
         self._forget()
 
@@ -416,15 +416,6 @@ class Answers:
     def _climb(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _keys(fields, ("work",))
         _names(arrays, ("x", "rows"))
-        made, rows, parents = arrays["x"], arrays["rows"], sent["x"]
-        _need(rows.dtype == np.int64 and rows.ndim == 1 and len(rows) == len(made) <= most, "mutants that were not asked for")
-        _need(made.shape[1:] == parents.shape[1:] and made.dtype == parents.dtype, f"mutants {made.dtype} {list(made.shape)}")
-        _need(bool(((rows >= 0) & (rows < len(parents))).all()), "mutants of inputs that were not sent")
-
-    def _numeric_path(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
-        _keys(fields, ("supported",))
-        _need(isinstance(fields["supported"], bool), "supported is neither true nor false")
-        _names(arrays, ("raw",) if fields["supported"] else ())
         most = len(sent["x"]) * parameters["ascent"]["num_steps"] * len(parameters["ascent"]["multiples"])
         self._mutants_of(sent, arrays, most)
         _count(fields["work"], "work", least=len(arrays["x"]))
@@ -440,6 +431,15 @@ class Answers:
 
     def _mutants_of(self, sent: Arrays, arrays: Arrays, most: int) -> None:
         """At most so many mutants, and which of the inputs each came from."""
+        made, rows, parents = arrays["x"], arrays["rows"], sent["x"]
+        _need(rows.dtype == np.int64 and rows.ndim == 1 and len(rows) == len(made) <= most, "mutants that were not asked for")
+        _need(made.shape[1:] == parents.shape[1:] and made.dtype == parents.dtype, f"mutants {made.dtype} {list(made.shape)}")
+        _need(bool(((rows >= 0) & (rows < len(parents))).all()), "mutants of inputs that were not sent")
+
+    def _numeric_path(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ("supported",))
+        _need(isinstance(fields["supported"], bool), "supported is neither true nor false")
+        _names(arrays, ("raw",) if fields["supported"] else ())
         if fields["supported"]:
             self._raw(sent, arrays)
 

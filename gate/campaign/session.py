@@ -397,17 +397,6 @@ class Session:
         )
         return {"work": work}, {"x": _numpy(mutants).astype(arrays["x"].dtype), "rows": _numpy(rows)}
 
-    # Probes and marks.
-
-    def do_numeric_path(self, arrays: Arrays, *, path: str) -> Answer:
-        """Raw outputs of a batch in another precision or memory layout, where the model can take it."""
-        assert self._module is not None
-        x = self._on_device(arrays["x"])
-        self._forward.model_calls += len(x)
-        raw = run_on_path(path, self._module, self._preprocess, x, self._forward.key)
-        return {"supported": raw is not None}, {} if raw is None else {"raw": _numpy(raw)}
-
-    def do_climb_marks(self, arrays: Arrays, *, steps: int) -> Answer:
     def do_descend(self, arrays: Arrays, *, token: int, bound: float, descent: Mapping[str, Any]) -> Answer:
         """Mutants within an L-infinity bound (a share of the value range) of ``x``, on the way from ``labels`` to classes ``targets``."""
         low, high = self._value_range
@@ -423,6 +412,17 @@ class Session:
         )
         return {"work": work}, {"x": _numpy(mutants).astype(arrays["x"].dtype), "rows": _numpy(rows)}
 
+    # Probes and marks.
+
+    def do_numeric_path(self, arrays: Arrays, *, path: str) -> Answer:
+        """Raw outputs of a batch in another precision or memory layout, where the model can take it."""
+        assert self._module is not None
+        x = self._on_device(arrays["x"])
+        self._forward.model_calls += len(x)
+        raw = run_on_path(path, self._module, self._preprocess, x, self._forward.key)
+        return {"supported": raw is not None}, {} if raw is None else {"raw": _numpy(raw)}
+
+    def do_climb_marks(self, arrays: Arrays, *, steps: int) -> Answer:
         """Moves marks ``pictures`` [M, ...] within ``weights`` towards ``targets`` [M], each on all inputs ``x`` [B, ...] at once."""
         assert self._module is not None
         given = {name: torch.from_numpy(values).to(self._device) for name, values in arrays.items()}
