@@ -42,6 +42,8 @@ FLOAT32_MAX = (2 - 2**-23) * 2.0**127  # activations are float32, so no larger n
 Output = Annotated[float, Field(ge=-FLOAT32_MAX, le=FLOAT32_MAX)]
 Bounds = tuple[Output, Output]
 
+MUTANTS_PER_GRADIENT = 3  # at most, of the coverage gradient; see gate.campaign.ascent_options
+
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>s|m|h)")
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -234,6 +236,10 @@ class SearchSettings(_Section):
 
     strategy: Literal["mixture", "coverage", "diversity", "uncertainty", "recency", "uniform"] = "mixture"  # which entry next
     operators: Literal["adaptive", "even"] = "adaptive"  # which operator next: by what it found for its cost, or all alike
+    # Gradients that a climb or a descent takes one after the other; None: what has been found to pay.
+    ascent_steps: int | None = Field(default=None, ge=1, le=20)
+    step_size: float | None = Field(default=None, gt=0, le=1)  # share of the policy's bound; None: as long as a linear model needs
+    direction: Literal["sign", "normalised"] = "sign"  # every value moves alike, or in proportion to its gradient
     amp: Literal["off", "bf16", "fp16"] = "off"  # mixed precision for search and control arms; findings are confirmed in full precision
     compile: bool = False  # torch.compile
 
@@ -278,6 +284,16 @@ class Settings(_Section):
     seed: int = Field(default=0, ge=0, lt=2**63)
     out: str = "gate-out"
     advisory: bool = False
+
+    @model_validator(mode="after")
+    def _room_for_a_climb(self) -> Settings:
+        steps = self.search.ascent_steps
+        if steps is not None and steps * MUTANTS_PER_GRADIENT > self.batch_size:
+            raise ValueError(
+                f"search.ascent_steps: a climb of {steps} steps makes up to {steps * MUTANTS_PER_GRADIENT} mutants, more than the "
+                f"{self.batch_size} of one batch (batch_size)"
+            )
+        return self
 
     @field_validator("device")
     @classmethod

@@ -8,9 +8,9 @@ import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
 from gate.campaign.boundary import Boundary
-from gate.campaign.descent_options import Descent
 from gate.campaign.entry_choice import EntryChoice
-from gate.campaign.guide import OPERATOR, Guide
+from gate.campaign.gradient_settings import ascents_of, descent_of
+from gate.campaign.guide import ASCENTS, OPERATOR, Guide
 from gate.campaign.operator_choice import OperatorChoice
 from gate.campaign.payoff import Objective
 from gate.campaign.reuse import Reuse
@@ -77,7 +77,10 @@ class SearchArm:
         self.choice = OperatorChoice(names, costs, adaptive=settings.operators == "adaptive")
         self._costs = np.array(costs)
         self.operators = (*names, *((OPERATOR,) if climbs else ()))  # what the batches' operators count into
-        self._guide = Guide(domain, corpus, worker, campaign_seed=campaign_seed, position=len(names)) if climbs else None
+        self._guide: Guide | None = None
+        if climbs:
+            ascents = ascents_of(settings, ASCENTS)
+            self._guide = Guide(domain, corpus, worker, campaign_seed=campaign_seed, position=len(names), ascents=ascents)
         self._boundary = Boundary(
             domain,
             corpus.seeds,
@@ -86,7 +89,7 @@ class SearchArm:
             worker,
             operators=self.operators,
             campaign_seed=campaign_seed,
-            descent=Descent(),
+            descent=descent_of(settings),
         )
         self.objective: Objective = "coverage"  # defects once coverage has saturated
         self.entries = EntryChoice(
