@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gate.report.pictures import Picture, PictureReader
-from gate.report.words import recipe_in_words
+from gate.report.words import fault_in_words, label_in_words, recipe_in_words
 from gate.result import Defect, Result
 
 __all__ = ["MOST", "Card", "Gallery", "choose", "gallery"]
@@ -55,10 +55,10 @@ def gallery(result: Result, folder: Path) -> Gallery:
             Card(
                 defect=defect,
                 parts=tuple((caption, reader.read(defect.files.get(part))) for part, caption in _parts_of(defect)),
-                label=result.class_name(defect.label),
+                label=label_in_words(defect, result),
                 predicted=result.class_name(defect.predicted),
                 recipe=recipe_in_words(defect),
-                fault=None if defect.oracle == "changed_prediction" else defect.oracle.replace("_", " "),
+                fault=None if defect.oracle == "changed_prediction" else fault_in_words(defect),
             )
         )
     return Gallery(tuple(cards), len(result.defects))

@@ -20,8 +20,10 @@ __all__ = [
     "advisory_note",
     "campaign_sentence",
     "candidate_name",
+    "fault_in_words",
     "headline",
     "judged_half_note",
+    "label_in_words",
     "limit_of",
     "limits_in_words",
     "meaning",
@@ -215,11 +217,20 @@ def judged_half_note(result: Result) -> str | None:
 
 def outcome_in_words(defect: Defect, result: Result) -> str:
     """What the model made of it: ``seven became one``, ``seven gave no finite output``; a probe is of no class."""
-    label = "a probe" if defect.label is None else visible(result.class_name(defect.label), NAME)
+    label = visible(label_in_words(defect, result), NAME)
     if defect.predicted is not None:
         return f"{label} became {visible(result.class_name(defect.predicted), NAME)}"
-    fault = "no finite output" if defect.oracle == "non_finite" else visible(defect.oracle.replace("_", " "), NAME)
-    return f"{label} gave {fault}"
+    return f"{label} gave {visible(fault_in_words(defect), NAME)}"
+
+
+def label_in_words(defect: Defect, result: Result) -> str:
+    """The true class, as the record names it; a probe has none."""
+    return "a probe" if defect.label is None else result.class_name(defect.label)
+
+
+def fault_in_words(defect: Defect) -> str:
+    """What the oracle complains about, where it is not another class."""
+    return "no finite output" if defect.oracle == "non_finite" else defect.oracle.replace("_", " ")
 
 
 def recipe_in_words(defect: Defect) -> str:
@@ -234,6 +245,8 @@ def _step_in_words(step: Mapping[str, Any]) -> str:
     name = visible(str(step.get("operator", "unknown operator")).replace("_", " "), NAME)
     severity = step.get("severity")
     parameters = step.get("parameters")
+    if name == "probe" and isinstance(parameters, Mapping):
+        return f"the probe {visible(str(parameters.get('name', '')).replace('-', ' '), NAME)}"
     if isinstance(parameters, Mapping):
         # An operator that needed the model takes no share of what natural operators have: its bound says how strong it was.
         for norm, how in (("linf", "of the value range"), ("l2", "of the value range, root mean square")):

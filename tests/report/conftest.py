@@ -17,6 +17,7 @@ from gate.result import Verdict
 RUNS: dict[str, dict[str, Any]] = {
     "pass without defects": {"verdict": Verdict.PASS, "defects": 0},
     "fail with photographs": {"verdict": Verdict.FAIL, "defects": 9, "photographs": True, "faults": True, "false_coverage": True},
+    "fail with a shortcut": {"verdict": Verdict.FAIL, "defects": 9, "shortcut": True},
     "fail with 300 defects": {"verdict": Verdict.FAIL, "defects": 300},
     "inconclusive, advisory, partial": {"verdict": Verdict.INCONCLUSIVE, "defects": 3, "advisory": True, "partial": True},
     "error before any campaign": {"verdict": Verdict.ERROR},

@@ -24,15 +24,19 @@ from gate.result import (
     Defect,
     Discovery,
     LayerSummary,
+    MarksSummary,
     Metric,
     ModelInfo,
     PolicyInfo,
     PreflightCheck,
     PreviousInfo,
+    ProbeOracle,
+    ProbesSummary,
     Result,
     RootCause,
     RuleResult,
     Status,
+    UniversalMark,
     Unreached,
     Verdict,
     exit_code_of,
@@ -429,12 +433,15 @@ def make_run(
     partial: bool = False,
     faults: bool = False,
     false_coverage: bool = False,
+    shortcut: bool = False,
 ) -> Result:
     """A finished run with its pictures in ``folder``."""
     classes = _IMAGENET if photographs else DIGITS
     if verdict is Verdict.ERROR:
         return _early_error(advisory)
     found = _defects(folder, defects, classes, photographs)
+    if shortcut:
+        found = (*found, _probe_defect(folder))
     metrics = _metrics(found, classes)
     if verdict is not Verdict.FAIL:
         metrics["defect_rate"] = _metric("defect_rate", 0.031, 0.027, 0.036, n=300, slices=metrics["defect_rate"].slices)
@@ -528,9 +535,74 @@ def make_run(
         metrics=metrics,
         rules=rules,
         defects=found,
-        root_causes=_root_causes(found, classes),
+        root_causes=_root_causes(tuple(defect for defect in found if defect.label is not None), classes),
+        universal_marks=_marks(folder) if shortcut else None,
+        probes=_probes() if shortcut else None,
         isolation={"process": "own process group", "network": "not restricted"},
         environment={"gate": "0.1.0", "python": "3.11.7", "platform": "Linux x86_64", "packages": {"torch": "2.14.1", "mlflow": "3.17.2"}},
+    )
+
+
+def _probe_defect(folder: Path) -> Defect:
+    """A black picture whose answer was not finite."""
+    base = "defects/d-00000000b1ac"
+    (folder / base).mkdir(parents=True, exist_ok=True)
+    Image.new("L", (8, 8)).save(folder / base / "mutant.png")
+    return Defect(
+        id="d-00000000b1ac",
+        arm="probes",
+        seed_id="probe:constant-black",
+        label=None,
+        predicted=None,
+        confidence_before=None,
+        confidence_after=None,
+        oracle="non_finite",
+        operator="probe",
+        family="probe_constant",
+        families=("probe_constant",),
+        natural=False,
+        severity=0.0,
+        recipe=({"operator": "probe", "parameters": {"name": "constant-black"}},),
+        root_cause="rc-00000000b1ac",
+        files=dict.fromkeys(("mutant", "mutant_data", "original_data"), f"{base}/mutant.png"),
+    )
+
+
+def _marks(folder: Path) -> MarksSummary:
+    """A square that says seven, and a frame that does not say much."""
+    (folder / "marks").mkdir(parents=True, exist_ok=True)
+    marked = {}
+    for name in ("mark", "before_1", "after_1", "before_2", "after_2"):
+        picture = np.full((8, 8), 128 if name == "mark" else 40, np.uint8)
+        if not name.startswith("before"):
+            picture[6:, 6:] = 255
+        Image.fromarray(picture).save(folder / "marks" / f"{name}.png")
+        marked[name] = f"marks/{name}.png"
+    plain: dict[str, Any] = {"inputs": 60, "confidence": 0.95, "files": marked}
+    return MarksSummary(
+        searched=16,
+        held_out=60,
+        starts=23,
+        improved=((11, 4), (4, 11)),
+        model_calls=7299,
+        marks=(
+            UniversalMark(kind="patch", label=7, moved=58, rate=58 / 60, lower=0.87, upper=0.99, outlier=4.2, shortcut=True, **plain),
+            UniversalMark(kind="border", label=1, moved=9, rate=9 / 60, lower=0.07, upper=0.3, outlier=0.4, shortcut=False, **plain),
+        ),
+        by_class={"patch": tuple(0.9 if label == 7 else 0.02 * label for label in range(10))},
+    )
+
+
+def _probes() -> ProbesSummary:
+    return ProbesSummary(
+        offered=90,
+        run=90,
+        oracles={
+            "non_finite": ProbeOracle(tried=90, findings=1, example="constant-black", picture="defects/d-00000000b1ac/mutant.png"),
+            "unjustified_confidence": ProbeOracle(tried=15, findings=0, worst=0.71),
+            "batch_dependence": ProbeOracle(tried=90, findings=0, worst=4.7e-07),
+        },
+        untaken=("float64",),
     )
 
 

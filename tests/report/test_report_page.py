@@ -16,6 +16,7 @@ WIDTHS = (1280, 390)
 NAMES = (
     "pass without defects",
     "fail with photographs",
+    "fail with a shortcut",
     "fail with 300 defects",
     "inconclusive, advisory, partial",
     "error before any campaign",
@@ -112,6 +113,22 @@ def test_the_gallery_filters_by_class_and_mutation_and_shows_the_rest_on_demand(
     assert all("rotation" in text for text in cards.all_inner_texts())
     assert visit.page.locator(".filters output").inner_text() == f"{cards.count()} of 200 defects match"
     assert "The other 100 are in the folder defects/" in visit.page.locator("#defects").inner_text()
+
+
+def test_the_gallery_filters_defects_and_leaves_marks_alone(run_named: Callable[[str], Path], visit: Visit) -> None:
+    visit.page.goto((run_named("fail with a shortcut") / "report.html").as_uri())
+    marks, cards = visit.page.locator("#marks .defect:visible"), visit.page.locator("#defects .defect:visible")
+    assert (marks.count(), cards.count()) == (2, 10)
+    output = visit.page.locator(".filters output")
+    assert output.inner_text() == "10 of 10 defects match"
+    assert "a probe" in visit.page.locator("#defects").inner_text()
+    choice = visit.page.locator(".filters").get_by_label("True class")
+    assert "no class" not in choice.inner_text()
+    choice.select_option(index=1)
+    assert output.inner_text() == f"{cards.count()} of 10 defects match"
+    assert 0 < cards.count() < 10
+    assert marks.count() == 2
+    assert visit.complaints == []
 
 
 def test_a_link_to_a_defect_finds_it_though_it_was_hidden(run_named: Callable[[str], Path], visit: Visit) -> None:

@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const gallery = document.querySelector(".gallery");
+  const gallery = document.querySelector("#defects .gallery");
   const filters = document.querySelector(".filters");
   const more = document.querySelector(".more");
 
