@@ -12,12 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gate.campaign.ascent_options import Ascent
 from gate.campaign.supervisor import Worker
 from gate.config import CoverageSettings, InputSettings, load
 from gate.demo import digits as data
@@ -303,9 +304,12 @@ def model_operators(place: Place) -> str:
             accuracy = (worker.call("forward", {}, {"x": mutants})[1]["raw"].argmax(1) == y).mean()
             assert accuracy < clean - 0.3, f"{operator} leaves {accuracy:.0%} of {clean:.0%} right"
             shown.append(f"{operator} leaves {accuracy:.0%} right")
-        parameters = {"operator": "coverage_gradient", "bound": bound, "steps": 5, "seed": SEED}
-        mutants = worker.call("mutate", parameters, {"x": x, "labels": y})[1]["x"]
-        after = worker.call("run", {"arm": "search"}, {"x": mutants, "earns": np.ones(len(x), dtype=bool)})[0]["valid"]
+        aimed = worker.call("aim", {"count": len(x), "seed": SEED})[1]  # at places that are the seed inputs' positions
+        parameters = {"token": 1, "bound": bound, "seed": SEED, "ascent": asdict(Ascent())}
+        climbed = worker.call("climb", parameters, {"x": x[aimed["places"]], "targets": aimed["targets"]})[1]
+        most = int(np.abs(climbed["x"].astype(int) - x[aimed["places"]][climbed["rows"]].astype(int)).max())
+        assert most <= np.ceil(bound * 255), f"the coverage gradient goes {most} far"
+        after = worker.call("run_kept", {"arm": "search", "token": 1}, {"earns": np.ones(len(climbed["x"]), dtype=bool)})[0]["valid"]
         assert after["kmnc"] > before["kmnc"], "the coverage gradient covers nothing new"
     return f"{', '.join(shown)} of {clean:.0%}; kmnc {before['kmnc']:.1%} -> {after['kmnc']:.1%}"
 

@@ -32,6 +32,7 @@ from gate.campaign.batch import Batch, Outcome
 from gate.campaign.controls import random_batch
 from gate.campaign.search import SearchArm
 from gate.campaign.session import Session
+from gate.campaign.supervisor import Request
 from gate.config import CoverageSettings, SearchSettings
 from gate.corpus.corpus import Corpus
 from gate.domains.image.domain import ImageDomain
@@ -64,6 +65,15 @@ class InProcess:
         asked = json.loads(json.dumps(dict(parameters or {})))
         fields, found = getattr(self._session, f"do_{operation}")(dict(arrays or {}), **asked)
         return fields, found
+
+    def ask(self, operation: str, parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Request:
+        """See ``gate.campaign.supervisor.Worker.ask``; answered at once."""
+        return Request(operation, {}, {}, 0.0, answered=self.call(operation, parameters, arrays))
+
+    def answer(self, request: Request) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """See ``gate.campaign.supervisor.Worker.answer``."""
+        assert request.answered is not None
+        return request.answered
 
     @property
     def model_calls(self) -> int:

@@ -104,5 +104,6 @@ def _load(work: Work, worker: Worker, fetched: FetchedValidator, reading: InputS
             "seed": work.settings.seed,
             "amp": "off",
             "compiled": False,
+            "threads": work.settings.threads,
         },
     )

@@ -61,6 +61,7 @@ class Answers:
             "items": self._items,
             "run_kept": self._run_kept,
             "mutate": self._mutate,
+            "join": self._nothing,
             "aim": self._aim,
             "climb": self._climb,
             "descend": self._descend,

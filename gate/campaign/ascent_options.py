@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Ascent"]
+__all__ = ["REMEMBERED", "Ascent"]
+
+REMEMBERED = 8  # batches of the search whose activations the worker keeps until it is told which of their inputs to climb from
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gate.campaign.ascent import climb
-from gate.campaign.ascent_options import Ascent
+from gate.campaign.ascent_options import REMEMBERED, Ascent
 from gate.campaign.forward import Forward
 from gate.coverage.activations import ActivationBatch
 from gate.coverage.items import NeuronCriterion
@@ -21,7 +21,7 @@ from gate.models.select import pick
 __all__ = ["Climber", "steering"]
 
 POOL_VALUES = 1 << 24  # activations of inputs that a climb can start from: 64 MiB
-RECENT = 8  # batches that ran and whose activations are kept until the supervisor says which of their inputs to climb from
+HELD = 8  # climbs whose passes are kept until the supervisor says which of their mutants may earn coverage
 NEAREST = 4  # a target is climbed to from one of this many inputs which lack least, at first
 TIRED_AFTER = 8.0  # tries without success after which a neuron is a target only a quarter as often
 NEAR = 0.3  # usual spreads: a neuron that lacks twice that is a target only a ninth as often as one that lacks almost nothing
@@ -68,16 +68,32 @@ class Climber:
         """Keeps the activations of a batch of the search for a while; the batches are numbered from 0."""
         self._recent[self._runs] = ActivationBatch.of(acts, None, self._layers).flat
         self._runs += 1
-        while len(self._recent) > RECENT:
+        while len(self._recent) > REMEMBERED:
             del self._recent[next(iter(self._recent))]
 
-    def aim(self, suite: Suite, fresh: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    def join(self, fresh: Tensor) -> None:
+        """Takes inputs of the last ``REMEMBERED`` batches into the pool, as many as there is room for.
+
+        Args:
+            fresh: int64 [F, 3]: the number of each one's batch, its row there and its place; a place that was taken is taken over.
+        """
+        known = {place: row for row, place in enumerate(self._places.tolist())}
+        joining = {place: (run, row) for run, row, place in fresh.tolist() if run in self._recent}  # of a place taken twice the later
+        old = [(known[place], *source) for place, source in joining.items() if place in known]
+        room = max(0, self.room - len(known))
+        new = [(place, *source) for place, source in joining.items() if place not in known][:room]
+        if old:
+            self._pool[[row for row, _, _ in old]] = torch.stack([self._recent[run][row] for _, run, row in old])
+        if new:
+            values = torch.stack([self._recent[run][row] for _, run, row in new])
+            self._pool = torch.cat([self._pool.to(values.device), values])
+            self._places = torch.cat([self._places, torch.tensor([place for place, _, _ in new])])
+
+    def aim(self, suite: Suite, count: int, seed: int) -> tuple[Tensor, Tensor]:
         """Chooses where to climb from and to.
 
         Args:
             suite: of the search arm.
-            fresh: int64 [F, 3]: of inputs that join the pool the number of their batch, their row there and their place; a place that was
-                taken is taken over.
             count: starts wanted.
             seed: of the draws.
 
@@ -85,7 +101,6 @@ class Climber:
             places: int64 [n], of the inputs to start from; n is ``count``, or 0 where no neuron has anything to gain.
             targets: int64 [n], see ``climb``.
         """
-        self._join(fresh)
         criteria = steering(suite)
         gaps = torch.stack([criterion.gaps(self._batch(self._pool)) for criterion in criteria])
         scale = self._usual_spread()
@@ -153,7 +168,7 @@ class Climber:
         parts = self._forward.with_gradients(len(x), part)
         some = [one for one in parts if len(one[1])] or parts[:1]
         self._kept[token] = (torch.cat([one[3] for one in some]), torch.cat([one[4] for one in some]))
-        while len(self._kept) > RECENT:
+        while len(self._kept) > HELD:
             del self._kept[next(iter(self._kept))]
         work = sum(one[5] for one in parts)
         self._forward.model_calls += work
@@ -170,19 +185,6 @@ class Climber:
 
     def _batch(self, flat: Tensor) -> ActivationBatch:
         return ActivationBatch(self._layers, flat)
-
-    def _join(self, fresh: Tensor) -> None:
-        known = {place: row for row, place in enumerate(self._places.tolist())}
-        joining = {place: (run, row) for run, row, place in fresh.tolist() if run in self._recent}  # of a place taken twice the later
-        old = [(known[place], *source) for place, source in joining.items() if place in known]
-        room = max(0, self.room - len(known))
-        new = [(place, *source) for place, source in joining.items() if place not in known][:room]
-        if old:
-            self._pool[[row for row, _, _ in old]] = torch.stack([self._recent[run][row] for _, run, row in old])
-        if new:
-            values = torch.stack([self._recent[run][row] for _, run, row in new])
-            self._pool = torch.cat([self._pool.to(values.device), values])
-            self._places = torch.cat([self._places, torch.tensor([place for place, _, _ in new])])
 
     def _usual_spread(self) -> Tensor:
         """float32 [neurons]: standard deviation over the pool as it was when first asked for; of a neuron without any, the mean of the

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gate.campaign.budget import BudgetSpent
+from gate.campaign.deadline import Interrupted
 from gate.campaign.payoff import Objective, Payoff
 from gate.campaign.supervisor import Worker
 from gate.corpus.corpus import Corpus
@@ -163,12 +165,17 @@ class EntryChoice:
     def stabilities(self, x: np.ndarray) -> npt.NDArray[np.float64] | None:
         """float64 [n]: how stable the model's answers to mutants that are about to be kept are, x [n, ...]; None: all of them entirely.
 
-        Each is replayed ``REPLAYS`` times, unless the model was found deterministic: then it is stable without.
+        Each is replayed ``REPLAYS`` times, unless the model was found deterministic: then it is stable without. 0 where the time was up
+        before that; they are kept all the same, for what they cover has been counted.
         """
         if self._deterministic or not len(x):
             return None
+        try:
+            found = self._ask("replays", x, REPLAYS, 0)
+        except (BudgetSpent, Interrupted):
+            return np.zeros(len(x))
         self._unbilled += REPLAYS * len(x)
-        return self._ask("replays", x, REPLAYS, 0)
+        return found
 
     def kept(self, first: int, probabilities: np.ndarray) -> None:
         """Notes the model's answers float [n, C] to the entries from position ``first`` on that were just kept."""

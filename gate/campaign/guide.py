@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gate.campaign.ascent_options import Ascent
+from gate.campaign.ascent_options import REMEMBERED, Ascent
 from gate.campaign.batch import Batch
-from gate.campaign.supervisor import Worker
+from gate.campaign.supervisor import Request, Worker
 from gate.corpus.corpus import Corpus
 from gate.domains.chains import Chains
 from gate.domains.domain import InputDomain
@@ -31,6 +31,7 @@ OTHERS = 1_024
 CURIOUS = 0.1  # share of the steps that go a way which pays less, so that it is noticed when that changes
 # Far targets need many steps, near ones many lengths.
 ASCENTS = (Ascent(), Ascent(num_steps=6, multiples=(1.0, 3.0), targets=0))
+_TOLD_AFTER = REMEMBERED // 2  # batches; the worker may have run some more by then, and forgets what it is not told of
 FADES = 0.6  # what an earlier step of the same way counts beside the one after it
 
 
@@ -101,8 +102,12 @@ class Guide:
         self._ascents = tuple(ascents)
         self._seeds = len(corpus.seeds)
         self._ways = Ways(1 + len(self._ascents))
-        self._starts: dict[int, tuple[Batch, int]] = {}  # batch and row of what can be climbed from beside the seed inputs, by place
+        # What can be climbed from beside the seed inputs. No batch is held whole: of many, one row each may be left.
+        self._entries = np.full(FINDERS, -1, dtype=np.int64)  # finders, by place: where the corpus has them
+        self._near = np.empty((OTHERS, *corpus.seeds.shape[1:]), dtype=corpus.seeds.dtype)  # others, by place
+        self._near_of: dict[int, tuple[int, Chains, int]] = {}  # their seed inputs, and where their recipes stand
         self._fresh: list[tuple[int, int, int]] = []  # what the worker does not know yet: run, row, place
+        self._told: Request | None = None
         self._finders = self._others = 0  # how many there have been
         self._runs = 0  # batches of the search that have run
         self._climbs = 0
@@ -115,9 +120,8 @@ class Guide:
         starts = count // ascent.executions()
         if not way or not starts:
             return None
-        fresh = np.array(self._fresh, dtype=np.int64).reshape(-1, 3)
-        self._fresh = []
-        _, aim = self._worker.call("aim", {"count": starts, "seed": integer(self._campaign_seed, "aim", step)}, {"fresh": fresh})
+        self.tell()
+        _, aim = self._worker.call("aim", {"count": starts, "seed": integer(self._campaign_seed, "aim", step)})
         if not len(aim["places"]):
             return None
         parents, seeds, recipes = self._started(aim["places"])
@@ -138,41 +142,68 @@ class Guide:
         self._way_of[self._climbs] = way
         return self._batch(step, parents, seeds, recipes, made["x"], made["rows"], said["work"])
 
-    def take(self, batch: Batch, worth: np.ndarray) -> None:
+    def tell(self, *, due: bool = False) -> None:
+        """Tells the worker which inputs it may climb from from now on; with ``due`` only where it would soon forget them."""
+        if not self._fresh or (due and self._runs - self._fresh[0][0] < _TOLD_AFTER):
+            return
+        if self._told is not None:
+            self._worker.answer(self._told)
+        self._told = self._worker.ask("join", {}, {"fresh": np.array(self._fresh, dtype=np.int64)})
+        self._fresh = []
+
+    def take(self, batch: Batch, worth: np.ndarray, first: int) -> None:
         """Learns from a batch of the search that has run, and may climb from its natural mutants later.
 
         Args:
             batch: natural or of a climb.
             worth: float [N], what each mutant was worth.
+            first: where the corpus has the first mutant that was worth something; it has the others behind it, in their order.
         """
         way = 0 if batch.kept is None else self._way_of.pop(batch.kept)
-        self._ways.learn(way, float(worth.sum()), float(len(batch.x) + batch.model_calls))
+        if batch.kept is not None or batch.entries is not None:  # what an earlier corpus brings says nothing of the ways there are now
+            self._ways.learn(way, float(worth.sum()), float(len(batch.x) + batch.model_calls))
         assert isinstance(batch.recipes, Chains)
         # Where a step with the model's help is in it already, bounds would add up.
-        for row in np.flatnonzero(batch.valid & (batch.recipes.assisted == 0)).tolist():
-            # What covered something may have to be climbed from for long, what only came near for as long as it is among the last.
-            found = bool(worth[row] > 0)
-            place = self._seeds + (self._finders % FINDERS if found else FINDERS + self._others % OTHERS)
-            self._finders, self._others = self._finders + found, self._others + (not found)
-            self._starts[place] = (batch, row)
-            self._fresh.append((self._runs, row, place))
+        rows = np.flatnonzero(batch.valid & (batch.recipes.assisted == 0))
+        # What covered something may have to be climbed from for long, what only came near for as long as it is among the last.
+        found = worth[rows] > 0
+        finders, others = rows[found], rows[~found]
+        slots = (self._finders + np.arange(len(finders))) % FINDERS
+        self._entries[slots] = first + np.cumsum(worth > 0)[finders] - 1
+        near = (self._others + np.arange(len(others))) % OTHERS
+        self._near[near] = batch.x[others]
+        self._near_of.update(
+            (slot, (int(batch.seeds[row]), batch.recipes, row)) for slot, row in zip(near.tolist(), others.tolist(), strict=True)
+        )
+        self._finders, self._others = self._finders + len(finders), self._others + len(others)
+        places = np.empty(len(rows), dtype=np.int64)
+        places[found], places[~found] = self._seeds + slots, self._seeds + FINDERS + near
+        self._fresh.extend((self._runs, row, place) for row, place in zip(rows.tolist(), places.tolist(), strict=True))
         self._runs += 1
 
     def _started(self, places: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[np.int64], list[tuple[Any, ...]]]:
         """Inputs [n, ...], their seed inputs int64 [n] and their recipes."""
-        inputs, seeds, recipes = [], [], []
-        for place in places.tolist():
-            if place < self._seeds:
-                start: tuple[np.ndarray, int, tuple[Any, ...]] = (self._corpus.seeds[place], place, ())
-            elif place in self._starts:
-                batch, row = self._starts[place]
-                start = (batch.x[row], int(batch.seeds[row]), tuple(batch.recipes[row]))
+        entries = np.full(len(places), -1, dtype=np.int64)
+        seed, finder = places < self._seeds, (places >= self._seeds) & (places < self._seeds + FINDERS)
+        entries[seed], entries[finder] = places[seed], self._entries[places[finder] - self._seeds]
+        kept = entries >= 0
+        slots = [int(place) - self._seeds - FINDERS for place in places[~kept]]
+        if any(slot not in self._near_of for slot in slots):
+            raise WorkerError("The worker climbs from an input that there is not.", where="worker process")
+        inputs = np.empty((len(places), *self._near.shape[1:]), dtype=self._near.dtype)
+        inputs[kept], inputs[~kept] = self._corpus.inputs(entries[kept]), self._near[slots]
+        near = iter([self._near_of[slot] for slot in slots])
+        known = zip(self._corpus.seeds_of(entries[kept]).tolist(), self._corpus.recipes_of(entries[kept]), strict=True)
+        seeds, recipes = [], []
+        for has in kept.tolist():
+            if has:
+                origin, recipe = next(known)
             else:
-                raise WorkerError("The worker climbs from an input that there is not.", where="worker process")
-            inputs.append(start[0])
-            seeds.append(start[1])
-            recipes.append(start[2])
-        return np.stack(inputs), np.array(seeds, dtype=np.int64), recipes
+                origin, chains, row = next(near)
+                recipe = chains[row]
+            seeds.append(origin)
+            recipes.append(tuple(recipe))
+        return inputs, np.array(seeds, dtype=np.int64), recipes
 
     def _batch(
         self,

@@ -182,7 +182,7 @@ class MarkSearch:
                 break
             whole = size >= len(candidates) == self._classes * len(kinds)
             candidates = self._improved(_best(candidates, size), x, labels, steps)
-            if whole:  # every class had the same effort until now, so they compare
+            if whole and not self._late():  # every class had the same effort until now, so they compare
                 self._note(candidates, kinds)
         finalists = _best(candidates, made.finalists)
         self._measure(finalists, held_out, made.held_out)
@@ -233,6 +233,8 @@ class MarkSearch:
         several = max(1, self._batch_size // len(x))
         improved: list[_Candidate] = []
         for start in range(0, len(candidates), several):
+            if start and self._late():
+                return [*improved, *candidates[start:]]
             part = candidates[start : start + several]
             arrays = {
                 "x": x,

@@ -26,10 +26,15 @@ def run_on_path(path: str, module: nn.Module, preprocess: nn.Module, x: Tensor, 
         preprocess: what stands between a file's values and the model.
         x: [N, H, W, C] file values.
         key: which of several outputs.
+
+    Raises:
+        torch.OutOfMemoryError: the batch is too large for the device.
     """
     try:
         with torch.no_grad():
             raw = pick(_run(path, module, preprocess(x)), key)
+    except torch.OutOfMemoryError:
+        raise
     except Exception as error:  # a model may well be written for one precision only, which is no fault
         print(f"no answer on the numeric path {path}: {type(error).__name__}: {error}", file=sys.stderr)
         return None

@@ -24,9 +24,11 @@ from gate.oracles.oracle import Observation
 from gate.oracles.pair import apart
 from gate.oracles.unjustified_confidence import UnjustifiedConfidence
 
-__all__ = ["CALLS_PER_PROBE", "Probed", "Tally", "run_probes"]
+__all__ = ["Probed", "Tally", "run_probes"]
 
-CALLS_PER_PROBE = 3 + len(NumericPath.TOLERANCES)  # alone, in company (with a seed input beside it), and on each numeric path
+_COMPARED = 2 + len(
+    NumericPath.TOLERANCES
+)  # samples that a probe takes once it was answered: in company, beside a seed input, and on each path
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Probed:
     tallies: dict[str, Tally] = field(default_factory=dict)  # by oracle; numeric paths as numeric_path:<path>
     untaken: tuple[str, ...] = ()  # numeric paths that the model can't take
     model_calls: int = 0
+    late: bool = False  # whether the time for probes was over before all of it was done
     stopped: str | None = None  # why not all of it was done
 
     @property
@@ -69,8 +72,11 @@ def run_probes(
     *,
     deterministic: bool,
     begin: Callable[[str], None],
+    late: Callable[[int], bool] = lambda _: False,
 ) -> Probed:
     """Has every probe answered and asks the oracles. Where the time is up or somebody says stop, what was done until then counts.
+
+    Where there is no time for all of them, the first ones are answered and compared.
 
     Args:
         worker: with the model loaded.
@@ -80,6 +86,7 @@ def run_probes(
         batch_size: largest batch.
         deterministic: whether the same batch gives the same answers; else a comparison of two answers says nothing and is left out.
         begin: told what is done next, for messages.
+        late: whether the time for probes would be over once so many more samples have run.
 
     Raises:
         WorkerError: the worker died, kept silent or lied; where it was on one probe alone, the message names it.
@@ -94,6 +101,9 @@ def run_probes(
         rows: list[np.ndarray] = []
         try:
             for probe in probes:
+                done.late = late(1 + (_COMPARED * (len(rows) + 1) if deterministic else 0))
+                if done.late:
+                    break
                 begin(f"the probe {probe.name} was answered")
                 rows.append(_alone(worker, probe))
         finally:
@@ -108,6 +118,9 @@ def run_probes(
         done.model_calls += 2 * len(rows)
         done.tallies[BatchDependence.name] = _compared(BatchDependence().complains(done.answers, company), done.answers, company)
         for path in NumericPath.TOLERANCES:
+            if late(len(rows)):
+                done.late = True
+                break
             begin(f"the probes were answered on the numeric path {path}")
             other = _on_path(worker, path, done.probes, batch_size)
             if other is None:

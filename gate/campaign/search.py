@@ -108,9 +108,10 @@ class SearchArm:
         """``count`` mutants of promising entries; or, as long as there are some, entries of an earlier corpus."""
         if self.reuse is not None and (again := self.reuse.propose(step, count)) is not None:
             return again
-        climbed = self._guide.propose(step, count) if self._guide is not None and self.objective == "coverage" else None
-        if climbed is not None:
-            return climbed
+        if self._guide is not None:
+            if self.objective == "coverage" and (climbed := self._guide.propose(step, count)) is not None:
+                return climbed
+            self._guide.tell(due=True)
         if self.objective == "defects" and (sought := self._boundary.propose(step, count)) is not None:
             return sought
         random = generator(self._campaign_seed, "search", step)
@@ -176,7 +177,7 @@ class SearchArm:
         sought = self._boundary.take(batch, outcome, found)
         if self._guide is not None:
             # A descent is no climb, nor are its mutants natural ones; the guide only has to know that there was a batch.
-            self._guide.take(replace(batch, kept=None) if sought and batch.kept is not None else batch, worth)
+            self._guide.take(replace(batch, kept=None) if sought and batch.kept is not None else batch, worth, first)
         if sought or batch.kept is not None:
             self.entries.worked(len(batch.x) + batch.model_calls)
             return  # neither choice has had a part in it

@@ -376,9 +376,14 @@ class Session:
         dtype = arrays["x"].dtype
         return {}, {"x": np.rint(values).astype(dtype) if dtype == np.uint8 else values.astype(dtype)}
 
-    def do_aim(self, arrays: Arrays, *, count: int, seed: int) -> Answer:
+    def do_join(self, arrays: Arrays) -> Answer:
+        """Which inputs of the last batches may be climbed from, int64 [F, 3]; see ``Climber.join``."""
+        self._climber.join(torch.from_numpy(arrays["fresh"]))
+        return {}, {}
+
+    def do_aim(self, _: Arrays, *, count: int, seed: int) -> Answer:
         """Which inputs to climb from, and which neuron each towards; see ``Climber.aim``."""
-        places, targets = self._climber.aim(self._arms["search"], torch.from_numpy(arrays["fresh"]), count, seed)
+        places, targets = self._climber.aim(self._arms["search"], count, seed)
         return {}, {"places": _numpy(places), "targets": _numpy(targets)}
 
     def do_climb(self, arrays: Arrays, *, token: int, bound: float, seed: int, ascent: Mapping[str, Any]) -> Answer:
@@ -415,12 +420,20 @@ class Session:
     # Probes and marks.
 
     def do_numeric_path(self, arrays: Arrays, *, path: str) -> Answer:
-        """Raw outputs of a batch in another precision or memory layout, where the model can take it."""
+        """Raw outputs of a batch in another precision or memory layout, where the model and the device can take it."""
         assert self._module is not None
-        x = self._on_device(arrays["x"])
+        module, x = self._module, self._on_device(arrays["x"])
+        in_parts = Halving(self._device, self._forward.kept.clear).parts  # a path takes more memory, which the search's batches don't
+        try:
+            parts = in_parts(len(x), lambda rows: run_on_path(path, module, self._preprocess, x[rows], self._forward.key))
+        except ModelError as error:
+            print(f"no answer on the numeric path {path}: {error.what}", file=sys.stderr)
+            parts = [None]
+        raw = [part for part in parts if part is not None]
+        if len(raw) < len(parts):
+            return {"supported": False}, {}
         self._forward.model_calls += len(x)
-        raw = run_on_path(path, self._module, self._preprocess, x, self._forward.key)
-        return {"supported": raw is not None}, {} if raw is None else {"raw": _numpy(raw)}
+        return {"supported": True}, {"raw": _numpy(torch.cat(raw))}
 
     def do_climb_marks(self, arrays: Arrays, *, steps: int) -> Answer:
         """Moves marks ``pictures`` [M, ...] within ``weights`` towards ``targets`` [M], each on all inputs ``x`` [B, ...] at once."""

@@ -92,6 +92,8 @@ class NumpyWorker:
             return {"head": "stripes"}, {"features": given["x"].reshape(len(given["x"]), -1).astype(np.float32)}
         if operation == "score":
             return {}, {"score": np.ones(len(given["x"]))}
+        if operation == "join":
+            return {}, {}
         if operation == "aim":
             # From seed inputs in turn, towards the one neuron there is.
             return {}, {"places": np.arange(asked["count"]) % self.climb_from, "targets": np.zeros(asked["count"], dtype=np.int64)}

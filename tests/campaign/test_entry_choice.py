@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from known_model import Scene, images
 
+from gate.campaign.budget import BudgetSpent
 from gate.campaign.entry_choice import REPLAYS, SCORED, SCORING_SHARE, EntryChoice
 from gate.corpus.corpus import Corpus
 from gate.errors import ConfigError
@@ -246,3 +247,21 @@ def test_kept_entries_of_a_model_that_changes_its_answers_know_how_stable_they_a
     # Those that stand for another, as simpler, take over what is known of it.
     assert 0 < sum(map(len, replayed)) <= len(made.corpus) - 40
     assert made.corpus.stabilities.tolist() == [1.0] * len(made.corpus)
+
+
+def test_entries_for_whose_replays_there_was_no_time_are_kept_as_unstable() -> None:
+    made = Scene(executions=400, deterministic=False)
+    original, asked = made.worker.call, []
+
+    def call(operation: str, parameters: Any = None, *given: Any, **options: Any) -> Any:
+        if operation == "score" and parameters["score"] == "replays":
+            asked.append(len(made.corpus))
+            if len(asked) == 2:
+                raise BudgetSpent("The budget ended.")
+        return original(operation, parameters, *given, **options)
+
+    made.worker.call = call  # type: ignore[method-assign]
+    made.run()
+    assert len(asked) >= 2
+    assert 0.0 in made.corpus.stabilities[asked[1] :]
+    assert (made.corpus.stabilities[: asked[1]] == 1.0).all()

@@ -188,6 +188,7 @@ def test_every_request_gets_through_where_memory_is_short(worker: Worker, tmp_pa
         ("features", {}, {"x": X}),
         ("mutate", {"operator": "fgsm", "bound": 0.1, "steps": 1, "seed": 1}, {"x": X, "labels": Y}),
         ("climb", {"token": 0, "bound": 0.1, "seed": 1, "ascent": asdict(Ascent())}, {"x": X, "targets": np.arange(40) % 10}),
+        ("numeric_path", {"path": "float64"}, {"x": X}),
     ]
     answers: list[list[dict[str, np.ndarray]]] = []
     for number, one in enumerate((model, whole)):
@@ -204,6 +205,16 @@ def test_every_request_gets_through_where_memory_is_short(worker: Worker, tmp_pa
     watch(worker, tmp_path / "0", X)
     worker.call(*requests[4])
     assert (said(worker)["micro_batch"], said(worker)["gradient_batch"]) == (5, 2)
+
+
+def test_a_numeric_path_that_needs_more_memory_leaves_the_searchs_batches_alone_and_may_be_too_much(worker: Worker, tmp_path: Path) -> None:
+    watch(worker, save(Roomy(9).eval(), tmp_path / "model"), X[:9])
+    calls = said(worker)["model_calls"]
+    assert worker.call("numeric_path", {"path": "float64"}, {"x": X})[0]["supported"]
+    assert said(worker)["micro_batch"] is None
+    assert said(worker)["model_calls"] == calls + len(X)
+    worker.call("load", load_parameters(save(Roomy(0).eval(), tmp_path / "huge")))
+    assert not worker.call("numeric_path", {"path": "float64"}, {"x": X})[0]["supported"]
 
 
 def test_a_look_that_is_not_cut_in_parts_ends_in_an_error_and_not_in_half_an_answer() -> None:

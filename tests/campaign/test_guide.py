@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from known_model import Scene, images
+from known_model import NumpyWorker, Scene, images, reads_stripes
 from saved_models import load_parameters, save
 from torch import Tensor, nn
 
+from gate.campaign.ascent_options import REMEMBERED
 from gate.campaign.batch import Batch, Outcome
 from gate.campaign.controls import random_batch
-from gate.campaign.guide import OPERATOR, Ways
+from gate.campaign.guide import OPERATOR, Guide, Ways
 from gate.campaign.search import SearchArm
 from gate.campaign.session import Session
+from gate.campaign.supervisor import Request
 from gate.config import SearchSettings
 from gate.corpus.corpus import Corpus
 from gate.domains.image.domain import ImageDomain
@@ -64,6 +69,13 @@ class InProcess:
         asked = json.loads(json.dumps(dict(parameters or {})))
         found: tuple[dict[str, Any], Any] = getattr(self.session, f"do_{operation}")(dict(arrays or {}), **asked)
         return found
+
+    def ask(self, operation: str, parameters: Mapping[str, Any], arrays: Any) -> Request:
+        return Request(operation, {}, {}, 0.0, answered=self.call(operation, parameters, arrays))
+
+    def answer(self, request: Request) -> tuple[dict[str, Any], Any]:
+        assert request.answered is not None
+        return request.answered
 
     def spent(self) -> int:
         return int(self.call("describe")[0]["model_calls"])
@@ -227,6 +239,58 @@ def test_the_same_seed_climbs_to_the_same_bytes(dusk: Path) -> None:
         assert mine.x.tobytes() == theirs.x.tobytes()
         assert mine.kept == theirs.kept
     assert any(mine.x.tobytes() != theirs.x.tobytes() for mine, theirs in zip(one, third, strict=True))
+
+
+def natural_batches(domain: ImageDomain, x: np.ndarray, count: int) -> Iterator[Batch]:
+    """Of the search, each of 64 random mutants."""
+    for step in range(count):
+        yield replace(random_batch(domain, x, 7, step, 64), arm="search", entries=np.zeros(64, dtype=np.int64))
+
+
+def guide_of(worker: Any, domain: ImageDomain, x: np.ndarray) -> Guide:
+    return Guide(domain, Corpus(x), worker, campaign_seed=7, position=0)
+
+
+def test_no_batch_is_held_for_the_rows_that_can_be_climbed_from() -> None:
+    x, _ = bright_images()
+    domain = domain_of(x)
+    guide, batches = guide_of(None, domain, x), []
+    for batch in natural_batches(domain, x, 12):
+        batches.append(weakref.ref(batch.x))
+        worth = np.zeros(64)
+        worth[batch.valid.argmax()] = 1.0  # one of each that would have to be held for long
+        guide.take(batch, worth, len(x))
+    del batch
+    gc.collect()
+    assert [one for one in batches if one() is not None] == []
+
+
+def test_the_worker_hears_of_everything_that_can_be_climbed_from_before_it_forgets_it() -> None:
+    x, _ = bright_images()
+    domain, worker = domain_of(x), NumpyWorker(reads_stripes)
+    guide, told, able, taken = guide_of(worker, domain, x), [], 0, 0
+    for batch in natural_batches(domain, x, 3 * REMEMBERED):
+        guide.tell(due=True)
+        for _, _, arrays in worker.calls:
+            told += arrays["fresh"].tolist()
+            assert all(taken - run < REMEMBERED - 1 for run, _, _ in arrays["fresh"])  # one more may have run than was taken
+        worker.calls.clear()
+        guide.take(batch, np.zeros(64), len(x))
+        able, taken = able + int(batch.valid.sum()), taken + 1
+    guide.tell()
+    told += worker.calls[0][2]["fresh"].tolist()
+    assert len({(run, row) for run, row, _ in told}) == len(told) == able > 0
+
+
+def test_what_an_earlier_corpus_brings_says_nothing_of_the_ways_to_go() -> None:
+    x, _ = bright_images()
+    domain = domain_of(x)
+    guide = guide_of(None, domain, x)
+    (batch,) = natural_batches(domain, x, 1)
+    guide.take(replace(batch, entries=None), np.ones(64), len(x))
+    assert np.isinf(guide._ways.pays()).all()
+    guide.take(batch, np.ones(64), len(x))
+    assert guide._ways.pays()[0] == 1.0
 
 
 def test_the_way_that_pays_more_for_its_work_is_gone_more_and_none_is_forgotten() -> None:

@@ -116,6 +116,36 @@ def test_probes_that_ran_before_the_time_was_up_count() -> None:
     assert (len(done.probes), done.tallies["non_finite"].tried, done.stopped) == (5, 5, "The budget ended.")
 
 
+@pytest.mark.parametrize(("allowed", "deterministic"), [(60, True), (60, False), (3, True)])
+def test_where_time_is_short_the_first_probes_are_answered_and_compared_within_it(allowed: int, deterministic: bool) -> None:
+    worker = Paths(reads_stripes)
+    spent = 0
+
+    def slow(x: np.ndarray) -> np.ndarray:
+        nonlocal spent
+        spent += len(x)
+        return reads_stripes(x)
+
+    worker.model = worker.other = slow
+    late = lambda samples: spent + samples > allowed  # noqa: E731
+    done = run_probes(worker, LIST, X, OutputKind.LOGITS, 32, deterministic=deterministic, begin=lambda _: None, late=late)
+    assert done.late
+    assert spent <= allowed
+    assert done.probes == tuple(LIST[: len(done.probes)])
+    assert len(done.probes) == (0 if allowed == 3 else 60 // 6 if deterministic else 60)
+    assert ("numeric_path:bfloat16" in done.tallies) == (deterministic and allowed > 3)
+
+
+def test_a_path_that_turns_out_too_slow_is_not_begun() -> None:
+    worker = Paths(reads_stripes)
+    done = run_probes(
+        worker, LIST, X, OutputKind.LOGITS, 32, deterministic=True, begin=lambda _: None, late=lambda _: len(worker.calls) > len(LIST)
+    )
+    assert done.late
+    assert len(done.probes) == len(LIST)
+    assert not any(name.startswith("numeric_path") for name in done.tallies)
+
+
 class Ends(Stripes):
     """Ends its process, or raises, on a picture that is white all over."""
 
