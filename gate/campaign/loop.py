@@ -268,10 +268,10 @@ class Campaign:
 
         Were it taken, the next step would be proposed from more than without the pause.
         """
-        self._lifecycle.enter(State.PAUSED, self.outcome.executions, "somebody asked for it")
+        self._lifecycle.enter(State.PAUSED, self.outcome.executions, "until the file campaign/pause in the output folder is gone")
         with self._budget.device_released():
             pause.wait(lambda: self._stop() or self._budget.ended(0) == "wall")
-        over = "the time is up or somebody said stop" if pause.asked else "somebody asked for it"
+        over = "the time is up or somebody said stop" if pause.asked else "the file campaign/pause is gone"
         self._lifecycle.enter(State.RESUMED, self.outcome.executions, over)
 
     def _steer(self) -> None:
