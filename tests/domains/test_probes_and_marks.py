@@ -8,6 +8,7 @@ import pytest
 from gate.domains.image.limits import Domain, Marks
 from gate.domains.image.marks import KINDS, shown, sliding, starts
 from gate.domains.image.natural import NaturalOperators
+from gate.domains.image.operators import OPERATORS
 from gate.domains.image.probes import FAR, probes
 from gate.domains.mark import Mark, lay
 
@@ -51,13 +52,31 @@ def test_the_first_few_probes_are_of_different_groups() -> None:
 def test_every_natural_operator_goes_far_beyond_the_domain() -> None:
     x = pictures((28, 28, 1))
     beyond = {probe.name.removeprefix("beyond-"): probe for probe in probes(x, BYTES, 0) if probe.group == "beyond"}
-    assert (
-        set(beyond)
-        == set(NaturalOperators(FAR, (28, 28, 1), np.uint8, BYTES).names)
-        >= set(NaturalOperators(Domain(), (28, 28, 1), np.uint8, BYTES).names)
-    )
+    assert set(beyond) == set(NaturalOperators(FAR, (28, 28, 1), np.uint8, BYTES).names)
     changed = [np.abs(probe.x.astype(float) - x[probe.seed]).mean() for probe in beyond.values()]
     assert np.median(changed) > 30
+
+
+def test_no_operator_of_a_probe_stands_where_a_policy_may_leave_it() -> None:
+    names = NaturalOperators(FAR, (28, 28, 3), np.uint8, BYTES).names
+    assert len(names) > 45
+    for name in names:
+        family = OPERATORS[name].family
+        far, usual = getattr(getattr(FAR, family), name), getattr(getattr(Domain(), family), name)
+        if name == "gamma":
+            assert far[0] < usual[0] / 2
+            assert far[1] > usual[1] * 2
+        elif name in ("jpeg", "webp", "downscale"):
+            assert far < usual / 2
+        else:
+            assert far > 1.6 * (usual or 0.0), name  # twice, where there is so much room
+
+
+@pytest.mark.parametrize("shape", [(28, 28, 1), (28, 28, 3)])
+def test_there_are_not_quite_a_hundred_probes(shape: tuple[int, int, int]) -> None:
+    found = probes(pictures(shape), BYTES, 0)
+    assert 80 < len(found) < 100
+    assert len({probe.name for probe in found}) == len(found)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

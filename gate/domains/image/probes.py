@@ -23,15 +23,59 @@ __all__ = ["FAR", "probes"]
 
 _SHOWS_NOTHING = ("constant", "colour", "noise")  # groups in which there is nothing to recognise
 
+# Natural operators far beyond what any person would still label. Those that can't go there are off: a picture stays what it is without its
+# colours, evened out, or mirrored.
 FAR = Domain(
-    geometry=Geometry(rotation=180.0, translation=0.9, perspective=0.4, crop=0.9, elastic=1.0, grid_distortion=0.45),
-    photometry=Photometry(brightness=1.0, contrast=0.99, gamma=(0.05, 10.0)),
-    blur=BlurLimits(gaussian_blur=0.5, motion_blur=1.0),
-    noise=Noise(gaussian_noise=1.0, salt_pepper=1.0),
-    weather=Weather(fog=1.0, rain=1.0, shadow=1.0, sun_flare=1.0),
-    compression=Compression(jpeg=1, downscale=0.1),
-    occlusion=Occlusion(patch=0.95),
-)  # natural operators far beyond what any person would still label
+    geometry=Geometry(
+        rotation=180.0,
+        translation=0.9,
+        scale=1.0,
+        shear=1.0,
+        perspective=0.4,
+        crop=0.9,
+        elastic=1.0,
+        grid_distortion=0.45,
+        optical_distortion=0.5,
+        stroke_width=0.2,
+    ),
+    photometry=Photometry(
+        brightness=1.0,
+        contrast=0.99,
+        gamma=(0.05, 10.0),
+        tone_curve=None,
+        illumination=1.0,
+        clahe=None,
+        equalize=None,
+        auto_contrast=None,
+        posterize=1.0,
+        solarize=1.0,
+        invert=1.0,
+        sharpen=4.0,
+        unsharp_mask=4.0,
+        emboss=1.0,
+        hue=None,
+        saturation=None,
+        rgb_shift=1.0,
+        colour_temperature=None,
+        to_gray=None,
+        sepia=None,
+    ),
+    blur=BlurLimits(
+        gaussian_blur=0.5,
+        box_blur=0.5,
+        motion_blur=1.0,
+        defocus=0.15,  # a disc has many places: a wider one would take seconds on a large picture
+        zoom_blur=0.5,
+        median_blur=0.2,
+        glass_blur=0.2,
+        ringing=1.0,
+        chromatic_aberration=0.2,
+    ),
+    noise=Noise(gaussian_noise=1.0, uniform_noise=1.0, shot_noise=1.0, multiplicative_noise=1.0, iso_noise=1.0, salt_pepper=1.0),
+    weather=Weather(fog=1.0, rain=1.0, snow=1.0, spatter=1.0, shadow=1.0, sun_flare=1.0),
+    compression=Compression(jpeg=1, webp=1, downscale=0.1),
+    occlusion=Occlusion(patch=0.95, holes=0.95, grid_dropout=0.95, stripes=0.95, pixel_dropout=0.95),
+)
 
 _LEVELS = {
     "black": 0.0,
@@ -132,7 +176,7 @@ def _contrast(seeds: Picture, value_range: tuple[float, float], campaign_seed: i
 
 
 def _beyond(seeds: Picture, value_range: tuple[float, float], campaign_seed: int) -> Iterator[Probe]:
-    """Each natural operator, far beyond any policy's domain, on a seed input of its own."""
+    """Each natural operator that can go there, far beyond any policy's domain, on a seed input of its own."""
     operators = NaturalOperators(FAR, (seeds.shape[1], seeds.shape[2], seeds.shape[3]), seeds.dtype, value_range)
     random = generator(campaign_seed, "probes", "beyond")
     chosen = random.integers(len(seeds), size=len(operators.names)).tolist()
