@@ -9,10 +9,11 @@ import numpy as np
 from gate.campaign.batch import Batch, Outcome
 from gate.campaign.boundary import Boundary
 from gate.campaign.entry_choice import EntryChoice
+from gate.campaign.evolution import MEMBERS, Evolution
 from gate.campaign.gradient_settings import ascents_of, descent_of
 from gate.campaign.guide import ASCENTS, OPERATOR, Guide
 from gate.campaign.operator_choice import OperatorChoice
-from gate.campaign.payoff import Objective
+from gate.campaign.payoff import Objective, Payoff
 from gate.campaign.reuse import Reuse
 from gate.campaign.simplify import simplify
 from gate.campaign.starting_points import starting_points
@@ -27,6 +28,7 @@ from gate.randomness import generator, integer
 
 __all__ = ["SearchArm"]
 
+_PRESUMED = 3.0  # how many times the work of the others evolution takes for the same, where they climb; so much less where they can't
 _LEAST_SEVERITY = 0.1  # an entry whose chain has less than this left is not mutated further
 
 
@@ -91,6 +93,9 @@ class SearchArm:
             campaign_seed=campaign_seed,
             descent=descent_of(settings),
         )
+        self._evolution = Evolution(domain, corpus, labels, campaign_seed=campaign_seed)
+        # Until one of them has paid, what is thought to cost less for what it finds comes first.
+        self._ways = Payoff(("others", "evolution"), (1.0, _PRESUMED if climbs else 1.0 / _PRESUMED))
         self.objective: Objective = "coverage"  # defects once coverage has saturated
         self.entries = EntryChoice(
             corpus,
@@ -108,6 +113,10 @@ class SearchArm:
         """``count`` mutants of promising entries; or, as long as there are some, entries of an earlier corpus."""
         if self.reuse is not None and (again := self.reuse.propose(step, count)) is not None:
             return again
+        if (evolved := self._evolved(step, count)) is not None:
+            if self._guide is not None:
+                self._guide.tell(due=True)
+            return evolved
         if self._guide is not None:
             if self.objective == "coverage" and (climbed := self._guide.propose(step, count)) is not None:
                 return climbed
@@ -178,7 +187,11 @@ class SearchArm:
         if self._guide is not None:
             # A descent is no climb, nor are its mutants natural ones; the guide only has to know that there was a batch.
             self._guide.take(replace(batch, kept=None) if sought and batch.kept is not None else batch, worth, first)
-        if sought or batch.kept is not None:
+        evolved = self._evolution.take(batch, outcome)
+        if evolved or sought or batch.kept is not None or batch.entries is not None:  # an earlier corpus is neither way
+            each = np.full(len(batch.x), 1.0 + batch.model_calls / len(batch.x))
+            self._ways.learn(np.full(len(batch.x), int(evolved)), worth, found, each)
+        if evolved or sought or batch.kept is not None:
             self.entries.worked(len(batch.x) + batch.model_calls)
             return  # neither choice has had a part in it
         if batch.entries is None:
@@ -192,6 +205,20 @@ class SearchArm:
     def failed_at(self) -> np.ndarray:
         """float64 [S]: the least severity of a single natural operator at which each seed input changed class; infinite where none did."""
         return self._boundary.lines.failed
+
+    def _evolved(self, step: int, count: int) -> Batch | None:
+        """Trials of evolution, where it is its turn."""
+        share = self._ways.weights(self.objective)[1]
+        if generator(self._campaign_seed, "way", "evolution", step).random() >= share:
+            return None
+
+        def choose(places: int, random: np.random.Generator) -> np.ndarray:
+            return self.entries.pick(step, places, random, self.objective)[0]
+
+        weights = self.choice.weights(self.objective)[: len(self._domain.natural)]
+        count = max(min(count, MEMBERS), int(count * share))  # a few of those that pay little show as well whether that has changed
+        batch = self._evolution.propose(step, count, objective=self.objective, choose=choose, weights=weights)
+        return None if batch is None else replace(batch, model_calls=self.entries.spent())
 
     def _room(self, entries: np.ndarray) -> np.ndarray:
         """float64 [N]: how much of its bound the chain of an entry leaves for another operator, 0 to 1."""
