@@ -38,6 +38,7 @@ def climb(
     steps: int,
     bounds: tuple[float, float],
     in_parts: Parts,
+    inputs_in_parts: Parts,
 ) -> Climbed:
     """Sign-gradient ascent on the mean log-probability of each mark's target over all inputs at once, with shrinking steps.
 
@@ -54,20 +55,29 @@ def climb(
         steps: forward and backward passes; the start is the first that is looked at.
         bounds: lowest and highest file value.
         in_parts: does work on the rows of a batch of marks, all at once where memory allows.
+        inputs_in_parts: likewise on the inputs that one mark is laid on, where not even that fits.
     """
     low, high = bounds
     x = x.to(torch.float32)
     counts = (labels[None, :] != targets[:, None]).to(torch.float64)  # [M, B]
+    number_of_inputs = counts.sum(1).clamp(min=1)
     current = pictures.clone()
     best = Climbed(current.clone(), torch.full((len(targets),), -1.0, dtype=torch.float64, device=x.device), torch.zeros_like(counts[:, 0]))
     for number in range(steps):
         size = (high - low) * FIRST_STEP * (LAST_STEP / FIRST_STEP) ** (number / max(1, steps - 1))
 
         def work(rows: slice, now: Tensor = current) -> Pass:
-            return _pass(logits, x, counts[rows], weights[rows], now[rows], targets[rows])
+            def one(some: slice) -> Pass:
+                return _pass(logits, x[some], counts[rows, some], weights[rows], now[rows], targets[rows])
+
+            if rows.stop - rows.start > 1:
+                return one(slice(None))
+            scores, moved, gradient = (torch.stack(column).sum(0) for column in zip(*inputs_in_parts(len(x), one), strict=True))
+            return scores, moved, gradient
 
         parts = in_parts(len(targets), work)
         scores, moved, gradient = (torch.cat(column) for column in zip(*parts, strict=True))
+        scores, moved = scores / number_of_inputs, moved / number_of_inputs
         better = scores > best.scores
         best = Climbed(
             torch.where(better[:, None, None, None], current, best.pictures),
@@ -79,7 +89,7 @@ def climb(
 
 
 def _pass(logits: Callable[[Tensor], Tensor], x: Tensor, counts: Tensor, weights: Tensor, pictures: Tensor, targets: Tensor) -> Pass:
-    """Scores and shares moved of m marks now, and the gradient [m, H, W, C] of what is climbed."""
+    """Of m marks now: probabilities of the target and what is read as it, summed over inputs, and the gradient [m, H, W, C] of the aim."""
     pictures = pictures.detach().requires_grad_(True)
     with torch.enable_grad():
         marked = (1 - weights[:, None]) * x[None] + weights[:, None] * pictures[:, None]
@@ -88,7 +98,6 @@ def _pass(logits: Callable[[Tensor], Tensor], x: Tensor, counts: Tensor, weights
         of_target = logarithms.gather(2, targets[:, None, None].expand(-1, counts.shape[1], 1)).squeeze(2)
         aim = (of_target.clamp(max=math.log(CONFIDENT)) * counts).sum()
         (gradient,) = torch.autograd.grad(aim, pictures)
-    number = counts.sum(1).clamp(min=1)
     probability = torch.nan_to_num(of_target.detach().exp()).clamp(0, 1)
     read = logarithms.detach().argmax(2) == targets[:, None]
-    return (probability * counts).sum(1) / number, (read * counts).sum(1) / number, gradient
+    return (probability * counts).sum(1), (read * counts).sum(1), gradient

@@ -440,8 +440,9 @@ class Session:
         assert self._module is not None
         given = {name: torch.from_numpy(values).to(self._device) for name, values in arrays.items()}
         model = Differentiable(self._module, self._kind, self._forward.key, self._preprocess)
-        in_parts = Halving(self._device, self._forward.kept.clear).parts  # of whole marks, which are many samples each
-        found = climb(model, **given, steps=steps, bounds=self._value_range, in_parts=in_parts)
+        # Marks are many samples each, and what the device can take of them says nothing of the search's batches.
+        in_parts, inputs_in_parts = (Halving(self._device, self._forward.kept.clear).parts for _ in range(2))
+        found = climb(model, **given, steps=steps, bounds=self._value_range, in_parts=in_parts, inputs_in_parts=inputs_in_parts)
         self._forward.model_calls += 3 * steps * len(given["x"]) * len(given["targets"])
         return {}, {"pictures": _numpy(found.pictures), "scores": _numpy(found.scores), "moved": _numpy(found.moved)}
 

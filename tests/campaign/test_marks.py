@@ -15,6 +15,7 @@ from known_model import NumpyWorker, images, reads_stripes
 from saved_models import Stripes, load_parameters, save
 from torch import Tensor, nn
 
+from gate.campaign.halving import Halving
 from gate.campaign.loop import Seeds
 from gate.campaign.mark_plan import FULL, LEAST_HELD_OUT, least_work, plan
 from gate.campaign.mark_steps import climb
@@ -200,6 +201,38 @@ def test_gradients_find_a_mark_that_no_plain_one_is(worker: Worker, tmp_path: Pa
     assert worker.call("describe")[0]["model_calls"] - before == done.model_calls <= 20_000
 
 
+def whole(count: int, work: Callable[[slice], Any]) -> list[Any]:
+    return [work(slice(0, count))]
+
+
+WHOLE: dict[str, Any] = {"in_parts": whole, "inputs_in_parts": whole}
+
+
+def test_where_memory_is_too_short_for_one_mark_on_all_inputs_it_climbs_on_some_at_a_time() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+    room = 10**6
+
+    def logits(x: Tensor) -> Tensor:
+        if len(x) > room:
+            raise torch.OutOfMemoryError
+        found: Tensor = model(x / 255)
+        return found
+
+    x, labels = torch.rand(10, 4, 4, 1) * 255, torch.arange(10) % 3
+    weights, pictures, targets = torch.full((4, 4, 4, 1), 0.5), torch.rand(4, 4, 4, 1) * 255, torch.tensor([0, 1, 2, 0])
+    found = []
+    for most in (10**6, 20, 3):
+        room = most
+        in_parts, inputs_in_parts = (Halving(torch.device("cpu"), lambda: None).parts for _ in range(2))
+        parts: dict[str, Any] = {"in_parts": in_parts, "inputs_in_parts": inputs_in_parts}
+        found.append(climb(logits, x, labels, weights, pictures, targets, steps=4, bounds=BYTES, **parts))
+    for other in found[1:]:
+        torch.testing.assert_close(other.pictures, found[0].pictures, rtol=1e-4, atol=1e-3)
+        torch.testing.assert_close(other.scores, found[0].scores)
+        torch.testing.assert_close(other.moved, found[0].moved)
+
+
 def test_a_climb_keeps_the_best_it_saw_and_leaves_the_targets_own_inputs_out() -> None:
     def logits(x: Tensor) -> Tensor:
         bright = x.flatten(1).mean(1) / 255
@@ -209,12 +242,9 @@ def test_a_climb_keeps_the_best_it_saw_and_leaves_the_targets_own_inputs_out() -
     labels = torch.tensor([0, 0, 0, 1, 1, 1])
     weights, pictures = torch.ones(1, 4, 4, 1), torch.full((1, 4, 4, 1), 60.0)
 
-    def whole(count: int, work: Callable[[slice], Any]) -> list[Any]:
-        return [work(slice(0, count))]
-
-    found = climb(logits, x, labels, weights, pictures, torch.tensor([1]), steps=12, bounds=BYTES, in_parts=whole)
+    found = climb(logits, x, labels, weights, pictures, torch.tensor([1]), steps=12, bounds=BYTES, **WHOLE)
     assert found.pictures.mean() > 120
     assert found.moved.item() == 1
     assert 0.5 < found.scores.item() <= 1
-    none = climb(logits, x[3:], labels[3:], weights, pictures, torch.tensor([1]), steps=3, bounds=BYTES, in_parts=whole)
+    none = climb(logits, x[3:], labels[3:], weights, pictures, torch.tensor([1]), steps=3, bounds=BYTES, **WHOLE)
     assert none.scores.item() == none.moved.item() == 0
