@@ -483,6 +483,9 @@ def _campaign(
     assert work.seeds is not None
     assert work.confirmer is not None
     settings, policy, seeds = work.settings, work.policy.policy, work.seeds
+    half = settings.data.judge_half
+    # Before the others, for it refuses pictures that no natural operator is left for.
+    work.judging = JudgingArm(domain, seeds.x, seeds.ids, policy.judging.mutants_per_seed, settings.seed, half=half)
     head = CorpusHead(seeds.x.shape[1:], str(seeds.x.dtype), domain.value_range, work.data["seeds"].digest)
     work.corpus = CorpusWriter(work.folder.campaign / CORPUS, head)
     corpus = Corpus(seeds.x, file=work.corpus, seed_ids=seeds.ids, memory=settings.corpus_memory << 20)
@@ -503,8 +506,6 @@ def _campaign(
         batch_size=settings.batch_size,
     )
     work.events.emit("strategies", names=list(search.entries.names), left_out=search.entries.left_out)
-    half = settings.data.judge_half
-    work.judging = JudgingArm(domain, seeds.x, seeds.ids, policy.judging.mutants_per_seed, settings.seed, half=half)
     work.campaign = Campaign(
         worker=worker,
         domain=domain,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gate.campaign.preflight import predict_all
-from gate.campaign.supervisor import Worker
-from gate.campaign.validator import Validator
+from gate.campaign.supervisor import Refused, Worker
+from gate.campaign.validator import Validator, named_as_validator
 from gate.config import InputSettings, Settings
 from gate.domains.image.image_set import ImageSet
 from gate.domains.image.signature import complete_input
@@ -44,9 +44,10 @@ def fetch_validator(settings: Settings, folder: Path) -> FetchedValidator | None
     """
     if settings.validator is None:
         return None
-    reference = resolve(settings.validator, tracking_uri=settings.tracking_uri)
-    place = download_model(reference, folder)
-    description = describe(place)
+    with named_as_validator():
+        reference = resolve(settings.validator, tracking_uri=settings.tracking_uri)
+        place = download_model(reference, folder)
+        description = describe(place)
     info = ModelInfo(
         uri=settings.validator,
         resolved_uri=reference.resolved_uri,
@@ -66,7 +67,7 @@ def validating(work: Work, fetched: FetchedValidator | None, private: Path, seed
     and its classes must be the candidate's in the same order.
 
     Raises:
-        ConfigError: it tells apart another number of classes.
+        ConfigError: it tells apart another number of classes, or can't take the seed inputs.
         WorkerError, ModelError: as the worker or the model failed.
     """
     if fetched is None:
@@ -77,8 +78,17 @@ def validating(work: Work, fetched: FetchedValidator | None, private: Path, seed
     known = settings.input.model_copy(update={"size": (height, width), "channels": channels})
     work.deadline.begin("the validator was loaded")
     with Worker(private / "validator-worker", deadline=work.deadline) as worker:
-        _load(work, worker, fetched, complete_input(known, fetched.description.input_shape), seeds)
-        raw = predict_all(worker, seeds.x[:_FIRST], settings.batch_size)
+        with named_as_validator():
+            _load(work, worker, fetched, complete_input(known, fetched.description.input_shape), seeds)
+        try:
+            with named_as_validator():
+                raw = predict_all(worker, seeds.x[:_FIRST], settings.batch_size)
+        except Refused as error:
+            raise ConfigError(
+                f"{error.what} It can't take the seed inputs.",
+                where="validator",
+                hint="Take a model of the candidate's input size and channels: it gets the same pictures, read by the same input settings.",
+            ) from error
         if class_count(raw) != len(work.classes):
             raise ConfigError(
                 f"The validator tells {class_count(raw)} classes apart, and the candidate {len(work.classes)}.",

@@ -72,7 +72,7 @@ class JudgingArm:
         half: judge seed inputs of this half only (see gate.corpus.export.half_of), for a model trained with the other's defects.
 
     Raises:
-        PolicyError: no natural operator is switched on.
+        PolicyError: no natural operator is switched on that these pictures can take.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class JudgingArm:
         self._slots = mutants_per_seed
         if not domain.natural:
             raise PolicyError(
-                "The policy switches every natural operator off, so there is nothing to judge by.",
+                "The policy leaves no natural operator for these pictures, so there is nothing to judge by.",
                 where="domain",
-                hint="Leave at least one natural operator a limit above 0.",
+                hint="Give at least one natural operator a limit above 0; some need square pictures or three channels.",
             )
         # Each seed input has a place of its own, whatever the others are: two models that start from different seed inputs, because
         # they classify others correctly, are judged on those they share in the same order.
@@ -143,8 +143,8 @@ class JudgingArm:
         origins = self._seeds[seeds]
         mutants = self._domain.apply(origins, steps)
         chains = Chains.none(len(seeds)).then(np.arange(len(seeds)), steps, steps.severities)
-        valid = self._domain.valid(mutants, origins, chains)
-        return Batch("judging", step, mutants, seeds.astype(np.int64), chains, valid, 0, steps.operators)
+        faults = self._domain.check(mutants, origins, chains)
+        return Batch("judging", step, mutants, seeds.astype(np.int64), chains, faults < 0, 0, steps.operators, faults=faults)
 
     def take(self, batch: Batch, outcome: Outcome) -> None:
         """Notes what became of a proposed batch."""

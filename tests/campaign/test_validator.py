@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from known_model import CLASSES, NumpyWorker, fails_in_the_dark, images, reads_stripes, write_npz
 from saved_models import Stripes, save
+from torch import nn
 
+from gate.campaign.supervisor import Refused
 from gate.campaign.validator import Validator
 from gate.config import Settings
 from gate.domains.image.domain import ImageDomain
@@ -30,6 +32,12 @@ def test_the_validators_own_answer_to_the_seed_input_is_what_a_mutant_is_held_to
     assert not asked(fails_in_the_dark)(dark, x).any()
     # It is wrong about the seed input as well: then it says nothing against a mutant that it sees the same way.
     assert asked(lambda x: np.roll(reads_stripes(x), 1, axis=1))(dark, x).all()
+
+
+def test_no_answer_is_no_consent() -> None:
+    x, _ = images(20)
+    nothing = np.full((len(x), len(CLASSES)), np.nan, dtype=np.float32)
+    assert not asked(lambda x: nothing[: len(x)], batch_size=8)(x, x).any()
 
 
 def test_a_seed_input_is_asked_about_once() -> None:
@@ -111,3 +119,26 @@ def test_a_validator_with_other_classes_is_refused(models: dict[str, Path], tmp_
     assert result.verdict is Verdict.ERROR
     assert result.exit_code == 2
     assert "The validator tells" in " ".join(result.reasons)
+
+
+def test_a_validator_that_can_not_take_the_pictures_is_no_fault_of_the_candidate(models: dict[str, Path], tmp_path: Path) -> None:
+    other = nn.Sequential(nn.Flatten(), nn.Linear(17, len(CLASSES)))
+    result = result_with({**models, "other": save(other.eval(), tmp_path / "other")}, tmp_path / "run", "other")
+    assert (result.verdict, result.exit_code) == (Verdict.ERROR, 2)
+    assert "It can't take the seed inputs. (validator)" in " ".join(result.reasons)
+
+
+def test_what_the_validator_raises_later_on_is_said_to_be_its_own() -> None:
+    def raises(x: np.ndarray) -> np.ndarray:
+        raise Refused("ValueError: too bright", where="the model, in the worker")
+
+    x, _ = images(4)
+    with pytest.raises(Refused) as raised:
+        asked(raises)(x, x)
+    assert (raised.value.what, raised.value.where) == ("The validator: ValueError: too bright", "validator, the model, in the worker")
+
+
+def test_a_validator_that_is_not_there_is_named(models: dict[str, Path], tmp_path: Path) -> None:
+    result = result_with({**models, "missing": tmp_path / "missing"}, tmp_path / "run", "missing")
+    assert (result.verdict, result.exit_code) == (Verdict.ERROR, 3)
+    assert "The validator: There is no such model folder." in " ".join(result.reasons)
