@@ -1,7 +1,8 @@
 """Files of models and data sets, brought once into a private folder, so that what is tested is what was hashed.
 
 The files come from the place where MLflow keeps them, not through MLflow's ``models:/`` route: that one adds a file of its own to the
-folder, and the digest of one model would depend on the URI it was asked for by.
+folder, and the digest of one model would depend on the URI it was asked for by. Where the files lie on this machine it adds that file in
+the store itself, whenever anybody loads the model; so it is left out.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gate.registry.resolve import ModelReference, resolve
 __all__ = ["download_artifact", "download_model"]
 
 MLMODEL = "MLmodel"
+_ADDED = "registered_model_meta"  # by MLflow, to a folder asked for as models:/…: name and version, which nothing here reads
 
 
 def download_model(reference: ModelReference, into: Path) -> Path:
@@ -39,6 +41,8 @@ def download_model(reference: ModelReference, into: Path) -> Path:
     except BaseException:
         _empty(into)
         raise
+    if (into / _ADDED).is_file():
+        (into / _ADDED).unlink()
     if not (into / MLMODEL).is_file():
         there = sorted(path.name for path in into.iterdir())
         _empty(into)

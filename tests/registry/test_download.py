@@ -43,6 +43,19 @@ def test_a_model_comes_from_a_store_without_a_server(sqlite_store: Logged, tmp_p
     assert (folder / "data" / "model.pt2").is_file()
 
 
+def test_a_model_that_somebody_has_loaded_with_mlflow_is_still_the_same(
+    sqlite_store: Logged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    reference = resolve("models:/digits/2", tracking_uri=sqlite_store.url)
+    before = digest(download_model(reference, tmp_path / "before"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", sqlite_store.url)
+    store = Path(mlflow.artifacts.download_artifacts("models:/digits/2"))
+    assert (store / "registered_model_meta").is_file()  # MLflow writes it into the store
+    assert digest(download_model(reference, tmp_path / "after")) == before
+
+
 def test_a_local_folder_is_copied_so_that_later_changes_do_not_count(model_folder: ModelFolder, tmp_path: Path) -> None:
     source = model_folder("pickle")
     before = digest(source)
