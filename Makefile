@@ -12,7 +12,7 @@ TESTS := $(VENV)/.ready-to-test
 IMAGENET := $(VENV)/.ready-for-imagenet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-imagenet test test-slow lint format docs bench-coverage bench-throughput bench-guidance gpu-check chromium
+.PHONY: help demo demo-imagenet test test-slow lint format docs bench-coverage bench-throughput bench-guidance bench-adversarial gpu-check chromium
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -52,6 +52,9 @@ bench-throughput: $(RUNS)  ## measure how fast a campaign runs beside the bare m
 
 bench-guidance: $(RUNS)  ## measure what guidance is worth beside random search, in model work
 	$(BIN)/python -m benchmarks.guidance
+
+bench-adversarial: $(RUNS)  ## measure what the gate's attacks find beside plain PGD, at equal work
+	$(BIN)/python -m benchmarks.adversarial
 
 gpu-check: $(RUNS)  ## try the gate on a CUDA device and print a table
 	$(BIN)/python -m benchmarks.gpu_check
