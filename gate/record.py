@@ -289,6 +289,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
                 defects=count.defects,
                 model_calls=count.model_calls,
                 coverage=count.coverage if arm != "judging" else {},
+                invalid=count.invalid,
             )
             for arm, count in counts.items()
         },

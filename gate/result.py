@@ -148,6 +148,7 @@ class ArmSummary(_Frozen):
     defects: int = 0
     model_calls: int = 0
     coverage: dict[str, float] = Field(default_factory=dict)  # final valid coverage by criterion, where the arm has its own map
+    invalid: dict[str, int] = Field(default_factory=dict)  # invalid mutants by reason
 
 
 class CorpusReuse(_Frozen):

@@ -21,6 +21,7 @@ class ArmCount:
     model_calls: int = 0
     seconds: float = 0.0  # for which the arm held the device
     coverage: dict[str, float] = field(default_factory=dict)
+    invalid: dict[str, int] = field(default_factory=dict)  # invalid mutants by reason
 
 
 class Turns:

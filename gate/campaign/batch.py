@@ -25,7 +25,7 @@ class Batch:
     operators: np.ndarray | None = None  # int64 [N]: positions in the names of the search's choice; of the judging arm, in the natural ones
     entries: np.ndarray | None = None  # int64 [N]: of the search arm, the corpus entries that were mutated
     strategies: np.ndarray | None = None  # int64 [N]: of the search arm, which strategies chose them: see EntryChoice.pick
-    faults: np.ndarray | None = None  # int64 [N]: of the search arm, why a mutant is invalid: positions in the domain's reasons; -1: valid
+    faults: np.ndarray | None = None  # int64 [N]: why a mutant is invalid: positions in the domain's reasons; -1: valid
     kept: int | None = None  # of a climb's mutants: the token under which the worker keeps the passes in which they were made
 
 

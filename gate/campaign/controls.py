@@ -37,7 +37,8 @@ def random_batch(domain: InputDomain, seeds: np.ndarray, campaign_seed: int, ste
         steps = domain.steps(operators, severities, random.integers(2**31, size=len(rows)))
         mutants[rows] = domain.apply(mutants[rows], steps)
         chains = chains.then(rows, steps, severities)
-    return Batch("random", step, mutants, chosen.astype(np.int64), chains, domain.valid(mutants, origins, chains), 0)
+    faults = domain.check(mutants, origins, chains)
+    return Batch("random", step, mutants, chosen.astype(np.int64), chains, faults < 0, 0, faults=faults)
 
 
 def noise_batch(domain: InputDomain, campaign_seed: int, step: int, count: int) -> Batch:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["add_reasons"]
+__all__ = ["add_reasons", "add_to_arm"]
 
 
 def add_reasons(
@@ -32,3 +32,10 @@ def add_reasons(
         operator, reason = divmod(pair, len(reasons))
         of_operator = counts.setdefault(names[operator], {})
         of_operator[reasons[reason]] = of_operator.get(reasons[reason], 0) + number
+
+
+def add_to_arm(counts: dict[str, int], faults: npt.NDArray[np.int64], reasons: Sequence[str]) -> None:
+    """Adds a batch to an arm's ``counts``, {reason: mutants}, in place; ``faults`` and ``reasons`` as for ``add_reasons``."""
+    for fault, number in enumerate(np.bincount(faults[faults >= 0], minlength=len(reasons)).tolist()):
+        if number:
+            counts[reasons[fault]] = counts.get(reasons[fault], 0) + number

@@ -24,7 +24,7 @@ from gate.campaign.deadline import Interrupted
 from gate.campaign.evenly_spaced import EvenlySpaced
 from gate.campaign.events import EventLog
 from gate.campaign.gain_curve import GainCurve
-from gate.campaign.invalid import add_reasons
+from gate.campaign.invalid import add_reasons, add_to_arm
 from gate.campaign.judging import JudgingArm
 from gate.campaign.lifecycle import Lifecycle, Pause, State, StateChange
 from gate.campaign.payoff import Objective
@@ -371,6 +371,8 @@ class Campaign:
         outcome, said, added = self._outcome(batch, fields, arrays)
         count.executions += len(batch.x)
         count.valid += int(batch.valid.sum())
+        if batch.faults is not None:
+            add_to_arm(count.invalid, batch.faults, self.domain.reasons)
         count.model_calls += len(batch.x) + batch.model_calls
         self.outcome.steps += 1
         if batch.arm in self.outcome.gains:

@@ -520,6 +520,7 @@ def _arms(campaign: CampaignSummary | None) -> list[dict[str, str]]:
             "name": name,
             "executions": count(arm.executions),
             "valid": _valid(name, arm),
+            "why_not": reasons_in_words(arm.invalid),
             "findings": count(arm.findings),
             "defects": count(arm.defects),
             "model_calls": count(arm.model_calls),

@@ -57,6 +57,9 @@ def test_what_earns_is_what_is_valid_and_noise_fills_its_own_map() -> None:
     reasons = {name: sum(reasons.values()) for name, reasons in outcome.invalid.items()}
     assert reasons == {name: n.executions - n.valid for name, n in outcome.operators.items() if n.executions > n.valid}
     assert {reason for reasons in outcome.invalid.values() for reason in reasons} <= set(made.domain.reasons)
+    for arm in ("search", "judging", "random"):
+        count = outcome.counts[arm]
+        assert sum(count.invalid.values()) == count.executions - count.valid > 0, arm
 
 
 def test_each_arm_has_its_own_map_and_findings_of_the_random_arm_belong_to_nobody() -> None:

@@ -509,7 +509,9 @@ def make_run(
             started_at="2026-11-29T14:03:11Z",
             arms={
                 "search": ArmSummary(executions=8000, valid=6904, findings=702, defects=len(found) * 3 // 4, model_calls=24_100),
-                "judging": ArmSummary(executions=2400, valid=2222, findings=188, defects=len(found) // 4, model_calls=2400),
+                "judging": ArmSummary(
+                    executions=2400, valid=2222, findings=188, defects=len(found) // 4, model_calls=2400, invalid={"contrast": 178}
+                ),
                 "random": ArmSummary(executions=1000, valid=902, findings=31, model_calls=1000, coverage={"kmnc": 0.44}),
                 "noise": ArmSummary(executions=600, valid=460, findings=9, model_calls=600, coverage={"kmnc": 0.35}),
             },

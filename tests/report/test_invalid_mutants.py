@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from sample import make_run
 
-from gate.campaign.invalid import add_reasons
+from gate.campaign.invalid import add_reasons, add_to_arm
 from gate.domains.image.validity import REASONS
 from gate.report import write
 from gate.report.invalid_words import reason_in_words, reasons_in_words
@@ -41,3 +41,15 @@ def test_the_report_says_beside_each_operator_why_its_mutants_were_invalid(tmp_p
     assert "495 too little contrast left, 12 the validator model sees another class" in brightness
     (patch,) = (row for name, row in rows.items() if "patch" in name)
     assert "muted" not in patch
+
+
+def test_reasons_of_an_arm_add_up_and_the_report_tells_them(tmp_path: Path) -> None:
+    counts: dict[str, int] = {}
+    add_to_arm(counts, np.array([-1, 1, 1, 0]), ("contrast", "distance"))
+    add_to_arm(counts, np.array([-1, 1]), ("contrast", "distance"))
+    add_to_arm(counts, np.array([], dtype=np.int64), ("contrast", "distance"))
+    assert counts == {"contrast": 1, "distance": 3}
+    write(make_run(tmp_path, verdict=Verdict.PASS, defects=2), tmp_path)
+    rows = re.findall(r'<tr><th scope="row" data-label="Arm">.*?</tr>', (tmp_path / "report.html").read_text(encoding="utf-8"))
+    (judging,) = (row for row in rows if ">judging<" in row)
+    assert "178 too little contrast left" in judging
