@@ -151,5 +151,5 @@ def test_a_policy_without_natural_operators_is_refused() -> None:
     x, y = images(4)
     nothing = ImageDomain(Domain.model_validate(OFF), (8, 8, 1), np.uint8, (0.0, 255.0))
     assert nothing.natural == ()
-    with pytest.raises(PolicyError, match="every natural operator"):
+    with pytest.raises(PolicyError, match="no natural operator"):
         JudgingArm(nothing, x, sample_ids(x, y), 8, 0)
