@@ -45,7 +45,7 @@ def preflight_faults(evidence: Evidence, confidence: float) -> Metric:
 
 
 def executions(evidence: Evidence, confidence: float) -> Metric:
-    """Mutants run through the model, over all arms."""
+    """Inputs run through the model, over all arms: mutants, probes and inputs with a mark."""
     return measured("executions", float(evidence.executions), n=evidence.executions)
 
 

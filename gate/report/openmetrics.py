@@ -118,7 +118,7 @@ def _campaign(page: _Page, result: Result) -> None:
     campaign = result.campaign
     if campaign is None:
         return
-    page.one("gate_campaign_executions", "Mutants run through the model.", campaign.executions)
+    page.one("gate_campaign_executions", "Inputs run through the model: mutants, probes and inputs with a mark.", campaign.executions)
     page.one("gate_campaign_model_calls", "Forward passes, one sample each; a backward pass counts two.", campaign.model_calls)
     page.one("gate_campaign_wall_time", "Duration of the run in seconds.", campaign.wall_seconds)
     page.one("gate_campaign_stalled_for", "Search executions since one covered something new.", campaign.stalled_for)
