@@ -82,6 +82,7 @@ class Boundary:
             )
         self._ways = Bandit(np.array([1.0, 1.0, descent.work() / descent.num_steps]))
         self._way_of: dict[int, int] = {}  # by step of those that have not been taken yet
+        self.wasted = 0  # forward-equivalents of descents that came to no mutant
 
     @property
     def weights(self) -> npt.NDArray[np.float64]:
@@ -98,6 +99,7 @@ class Boundary:
             batch, work = self._descents.propose(step, count)
             if batch is None and work:
                 self._ways.charge(np.arange(len(WAYS)) == _DESCENTS, float(work))
+                self.wasted += work
         elif way == _LINES:
             proposal = self.lines.propose(count, random)
             batch = None if proposal is None else self._along(step, proposal)

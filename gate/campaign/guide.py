@@ -111,6 +111,7 @@ class Guide:
         self._finders = self._others = 0  # how many there have been
         self._runs = 0  # batches of the search that have run
         self._climbs = 0
+        self.wasted = 0  # forward-equivalents of climbs that came to no mutant
         self._way_of: dict[int, int] = {}  # by token of the climbs that have not been taken yet
 
     def propose(self, step: int, count: int) -> Batch | None:
@@ -138,6 +139,7 @@ class Guide:
             raise WorkerError("The worker answered a climb with something else than mutants of its inputs.", where="worker process")
         if not len(made["rows"]):
             self._ways.learn(way, 0.0, float(said["work"]))
+            self.wasted += int(said["work"])
             return None
         self._way_of[self._climbs] = way
         return self._batch(step, parents, seeds, recipes, made["x"], made["rows"], said["work"])

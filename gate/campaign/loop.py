@@ -196,6 +196,7 @@ class Campaign:
         self._in_flight: deque[tuple[Batch, Request, Objective]] = deque()  # with what the search was after when it was proposed
         self._proposed: dict[str, int] = {}  # executions by arm, those in flight included
         self._steps = 0  # proposed
+        self._wasted = 0  # of the search's wasted work, how much has been counted
         self._ending: str | None = None  # why no step is proposed any more, once that can't change
         self._noted_seconds = 0.0  # up to when the device's time has been noted for an arm
         self._curve: EvenlySpaced[Point] = EvenlySpaced(CURVE_POINTS)
@@ -225,6 +226,8 @@ class Campaign:
             if not self._in_flight:
                 break
             self._take(*self._in_flight.popleft())
+        self._note_wasted()
+        self.outcome.counts["search"].model_calls += self.search.entries.spent()  # since the last batch that accounts for it
         self.outcome.stop_reason = reason or ("saturated" if self._saturated else "executions")
         self._lifecycle.enter(State.SHUT_DOWN, self.outcome.executions, self.outcome.stop_reason)
         return self.outcome
@@ -262,6 +265,10 @@ class Campaign:
         now = self._budget.device_seconds
         self.outcome.counts[arm].seconds += now - self._noted_seconds
         self._noted_seconds = now
+
+    def _note_wasted(self) -> None:
+        self.outcome.counts["search"].model_calls += self.search.wasted - self._wasted
+        self._wasted = self.search.wasted
 
     def _wait(self, pause: Pause) -> None:
         """Proposes and takes nothing for as long as somebody wants the campaign to wait: what is in flight stays there.
@@ -381,6 +388,7 @@ class Campaign:
         found = self._findings(batch, outcome)
         if batch.arm == "search":
             self._after_search(batch, outcome, found, said)
+            self._note_wasted()
             self._note_objective(objective, batch, outcome, found)
         elif batch.arm == "judging":
             self._judging.take(batch, outcome)

@@ -202,6 +202,11 @@ class SearchArm:
         self.entries.learn(batch.strategies, worth, found, float(self._costs[batch.operators].sum()))
 
     @property
+    def wasted(self) -> int:
+        """Forward-equivalents of climbs and descents that came to no mutant, so that no batch accounts for them."""
+        return self._boundary.wasted + (0 if self._guide is None else self._guide.wasted)
+
+    @property
     def failed_at(self) -> np.ndarray:
         """float64 [S]: the least severity of a single natural operator at which each seed input changed class; infinite where none did."""
         return self._boundary.lines.failed

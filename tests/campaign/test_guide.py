@@ -321,3 +321,37 @@ def test_every_way_is_tried_and_where_nothing_pays_natural_mutants_come_first() 
     taken = np.bincount([ways.next(generator(2, "way", step)) for step in range(300)], minlength=3)
     assert taken[0] > 150
     assert taken.min() > 20
+
+
+def test_climbs_that_come_to_nothing_and_replays_behind_the_last_batch_are_work_all_the_same() -> None:
+    made = Scene(executions=400)
+    in_vain, billed, in_batches = 0, [0], 0
+    call, spent, propose = made.worker.call, made.search.entries.spent, made.search.propose
+
+    def climbs_in_vain(operation: str, *given: Any, **options: Any) -> Any:
+        nonlocal in_vain
+        fields, found = call(operation, *given, **options)
+        if operation == "climb":
+            in_vain += fields["work"]
+            found = {"x": found["x"][:0], "rows": found["rows"][:0]}
+        return fields, found
+
+    def noted(step: int, count: int) -> Batch:
+        nonlocal in_batches
+        batch = propose(step, count)
+        in_batches += len(batch.x) + batch.model_calls
+        made.search.entries._unbilled += 10  # as of an entry that is kept once the batch has run
+        return batch
+
+    def bills() -> int:
+        billed.append(spent())
+        return billed[-1]
+
+    made.worker.call = climbs_in_vain  # type: ignore[method-assign]
+    made.search.entries.spent = bills  # type: ignore[method-assign]
+    made.search.propose = noted  # type: ignore[method-assign]
+    search = made.run().counts["search"]
+    assert in_vain > 0
+    assert billed[-1] >= 10
+    assert search.model_calls == in_batches + in_vain + billed[-1]
+    assert spent() == 0
