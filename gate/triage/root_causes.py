@@ -23,9 +23,11 @@ def root_causes(defects: Sequence[Defect], classes: Sequence[str]) -> tuple[Root
 
 
 def _title(defect: Defect, classes: Sequence[str]) -> str:
-    def name(index: int | None) -> str:
-        if index is None:
-            return "an input of no class"
+    if defect.label is None:
+        groups = " and ".join(family.removeprefix("probe_").replace("_", " ") for family in defect.families)
+        return f"a probe ({groups}) gives no finite output"
+
+    def name(index: int) -> str:
         return classes[index] if index < len(classes) else str(index)
 
     under = " and ".join(family.replace("_", " ") for family in defect.families)

@@ -78,3 +78,8 @@ def test_any_class_name_gives_an_identity(name: str) -> None:
     identity = root_cause_id("changed_prediction", name, "dog", "weather")
     assert len(identity) == 15
     assert identity.isascii()
+
+
+def test_a_probe_is_of_no_class_and_named_by_its_group() -> None:
+    probe = defect(1, predicted=None, families=("probe_constant",)).model_copy(update={"label": None})
+    assert root_causes([probe], CLASSES)[0].title == "a probe (constant) gives no finite output"
