@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,14 @@ import torch
 from known_model import NumpyWorker, images, reads_stripes
 from saved_models import Stripes, load_parameters, save
 
-from gate.campaign.budget import BudgetSpent
+from gate import opening
+from gate.campaign.budget import Budget, BudgetSpent
+from gate.campaign.events import EventLog
 from gate.campaign.probes import Probed, run_probes
 from gate.campaign.supervisor import Worker
+from gate.config import BudgetSettings
+from gate.domains.image.domain import ImageDomain
+from gate.domains.image.limits import Domain
 from gate.domains.image.probes import probes
 from gate.errors import ModelError, WorkerError
 from gate.models.outputs import OutputKind
@@ -188,3 +194,48 @@ def test_a_real_model_takes_every_path_and_stays_as_it_is(worker: Worker, tmp_pa
     assert bfloat is not None
     assert double is not None
     assert bfloat > double  # the paths are really other ones
+
+
+@pytest.mark.parametrize(
+    ("budget", "allowed", "run", "reason"),
+    [
+        ({"wall": "100s"}, 100, 100 // 6, "share of the time (10.0%) pays for 16"),
+        ({"device": "10s", "wall": "100s"}, 10, 10 // 6, "share of the time (10.0%) pays for 1"),
+        ({"wall": "100s", "executions": 50}, 6 * 5, 5, "share of the executions (10.0%) pays for 5"),
+        ({"device": "5s"}, 0, 0, "10.0% of the time is less than one probe"),
+    ],
+)
+def test_probes_keep_to_their_share_of_whatever_limits_the_run(
+    budget: dict[str, Any], allowed: int, run: int, reason: str, tmp_path: Path
+) -> None:
+    """On a model that takes a tenth of a second for a sample, with a tenth of the budget."""
+    spent = 0
+
+    def slow(x: np.ndarray) -> np.ndarray:
+        nonlocal spent
+        spent += len(x)
+        return reads_stripes(x)
+
+    class Clock(Budget):
+        @property
+        def seconds(self) -> float:
+            return 0.1 * spent
+
+    work: Any = SimpleNamespace(
+        seeds=SimpleNamespace(x=X),
+        campaign=SimpleNamespace(outcome=SimpleNamespace(counts={}, unconfirmed=0)),
+        policy=SimpleNamespace(policy=SimpleNamespace(arms=SimpleNamespace(probes=0.1))),
+        settings=SimpleNamespace(seed=0, batch_size=32),
+        budget=Clock(BudgetSettings.model_validate(budget)),
+        deadline=SimpleNamespace(begin=lambda _: None),
+        events=EventLog(None),
+        confirmer=SimpleNamespace(defects=[]),
+        folder=SimpleNamespace(path=tmp_path),
+        seconds_per_sample=0.1,
+    )
+    preflight: Any = SimpleNamespace(output_kind=OutputKind.LOGITS, deterministic=True)
+    worker: Any = Paths(slow, slow)
+    opening._probe(work, worker, ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0)), preflight, (0.0, 255.0))
+    assert work.probes.run == run
+    assert reason in work.probes.reason
+    assert spent <= allowed
