@@ -36,6 +36,7 @@ __all__ = ["OUT_OF_LINE", "open_campaign"]
 
 CONFIDENCE = 0.95  # at which a mark must move most inputs to count as a shortcut
 MOST = 2 / 3  # share of the inputs; sound models of small pictures were seen at up to 0.56
+_MORE = "a larger budget, or a larger share (arms.probes), would pay for more"
 OUT_OF_LINE = 2.0  # median absolute deviations; Wang et al., "Neural Cleanse", IEEE S&P 2019
 
 
@@ -103,10 +104,10 @@ def _why_not_all(done: Probed, share: float, offered: int, *, deterministic: boo
         return done.stopped.rstrip(".")
     of = "time" if done.late else "executions"
     if not done.probes:
-        return f"{share:.1%} of the {of} is less than one probe"
-    reasons = [] if len(done.probes) == offered else [f"their share of the {of} ({share:.1%}) pays for {len(done.probes)}"]
+        return f"{share:.1%} of the {of} is less than one probe; {_MORE}"
+    reasons = [] if len(done.probes) == offered else [f"their share of the {of} ({share:.1%}) pays for {len(done.probes)}; {_MORE}"]
     if done.late and not reasons:
-        reasons.append(f"their share of the time ({share:.1%}) does not pay for every numeric path")
+        reasons.append(f"their share of the time ({share:.1%}) does not pay for every numeric path; {_MORE}")
     if not deterministic:
         reasons.append("two answers were not compared, because the model is not deterministic")
     return "; ".join(reasons) or None

@@ -238,4 +238,5 @@ def test_probes_keep_to_their_share_of_whatever_limits_the_run(
     opening._probe(work, worker, ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0)), preflight, (0.0, 255.0))
     assert work.probes.run == run
     assert reason in work.probes.reason
+    assert "a larger share (arms.probes)" in work.probes.reason  # what would help
     assert spent <= allowed
