@@ -28,7 +28,8 @@ __all__ = ["OPERATOR", "Descents"]
 OPERATOR = "pgd"  # what a descent is: it has its bound, and is recorded as it
 CLASSES = 9  # the nearest other classes of a seed input that are gone for
 _TRIES = 2
-_LEAST = 1e-300
+_LEAST = 1e-300  # a probability of 0 has no logarithm
+_AT_ONCE = 4_096  # seed inputs whose classes are ranked at a time
 
 
 class Descents:
@@ -67,31 +68,31 @@ class Descents:
         self._campaign_seed = campaign_seed
         self._position = position
         self._descent = descent
-        logits = np.log(np.maximum(probabilities, _LEAST))
-        rows = np.arange(len(labels))
-        apart = logits[rows, labels][:, None] - logits
-        apart[rows, labels] = np.inf
-        nearest = np.argsort(apart, axis=1, kind="stable")[:, : min(CLASSES, logits.shape[1] - 1)]
-        gap = np.take_along_axis(apart, nearest, axis=1).ravel()
-        order = np.argsort(gap, kind="stable")
+        parts = [
+            _nearest(probabilities[start : start + _AT_ONCE], labels[start : start + _AT_ONCE]) for start in range(0, len(labels), _AT_ONCE)
+        ]
+        classes, gap = (np.concatenate(found) for found in zip(*parts, strict=True))
+        order = np.argsort(gap, axis=None, kind="stable")
         # Pairs, the nearest first.
-        self._seed = np.repeat(rows, nearest.shape[1])[order]
-        self._class = nearest.ravel()[order].astype(np.int64)
-        self._pair = np.full(logits.shape, -1, dtype=np.int64)
-        self._pair[self._seed, self._class] = np.arange(len(self._seed))
+        self._seed = order // classes.shape[1]
+        self._class = classes.ravel()[order]
+        self._classes = probabilities.shape[1]
+        codes = self._seed * self._classes + self._class
+        self._by_code = np.argsort(codes, kind="stable")
+        self._codes = codes[self._by_code]  # ascending
         self._tries = np.zeros(len(self._seed), dtype=np.int64)
         self._done = np.zeros(len(self._seed), dtype=bool)
         self._begun = 0
 
     def take(self, seeds: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]) -> None:
         """Notes which classes the model was brought to by adversarial mutants, both int64 [n]."""
-        pairs = self._pair[seeds, predicted]
-        self._done[pairs[pairs >= 0]] = True
+        codes = seeds * self._classes + predicted
+        places = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
+        self._done[self._by_code[places[self._codes[places] == codes]]] = True
 
     def propose(self, step: int, count: int) -> tuple[Batch | None, int]:
         """Mutants of a descent, at most ``count``, and the work of one that came to none; None where no pair is left."""
-        starts = min(count // self._descent.num_steps, count)
-        chosen = self._next(max(1, starts)) if count >= self._descent.num_steps else np.zeros(0, dtype=np.int64)
+        chosen = self._next(count // self._descent.num_steps)
         if not len(chosen):
             return None, 0
         seeds, targets = self._seed[chosen], self._class[chosen]
@@ -110,11 +111,11 @@ class Descents:
 
     def _next(self, count: int) -> npt.NDArray[np.int64]:
         """Pairs int64 [n], not yet done: those never tried before those tried once, of either the nearest first."""
-        left = np.flatnonzero(~self._done & (self._tries < _TRIES))
-        again = left[self._tries[left] > 0]
-        again = again[self._lines.near_misses(self._seed[again]).known] if len(again) else again
-        fresh = left[self._tries[left] == 0]
-        return np.concatenate([fresh[:count], again[: max(0, count - len(fresh))]])
+        fresh = np.flatnonzero(~self._done & (self._tries == 0))[:count]
+        if len(fresh) == count:
+            return fresh
+        again = np.flatnonzero(~self._done & (self._tries > 0) & (self._tries < _TRIES))
+        return np.concatenate([fresh, again[self._lines.near()[self._seed[again]]][: count - len(fresh)]])
 
     def _started(self, seeds: npt.NDArray[np.int64], again: npt.NDArray[np.bool_]) -> tuple[np.ndarray, list[tuple[Any, ...]]]:
         """Where each descent starts, [n, ...]: the seed input, or its natural mutant nearest to the boundary; and their recipes."""
@@ -122,7 +123,7 @@ class Descents:
         recipes: list[tuple[Any, ...]] = [()] * len(seeds)
         rows = np.flatnonzero(again)
         if len(rows):
-            steps = self._lines.near_misses(seeds[rows]).steps
+            steps = self._lines.near_misses(seeds[rows])
             made = self._domain.steps(steps.operators, steps.severities, steps.draws)
             parents[rows] = self._domain.apply(parents[rows], made)
             for place, row in enumerate(rows.tolist()):
@@ -153,3 +154,15 @@ class Descents:
         faults[~as_run & (faults < 0)] = self._domain.reasons.index("distance")
         operators = np.full(len(rows), self._position, dtype=np.int64)
         return Batch("search", step, mutants, seeds, chains, faults < 0, work - len(rows), operators, faults=faults, kept=token)
+
+
+def _nearest(
+    probabilities: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Of n samples the nearest other classes and how far their logits lie below the label's, both [n, at most ``CLASSES``]."""
+    logits = np.log(np.maximum(probabilities, _LEAST))
+    rows = np.arange(len(labels))
+    apart = logits[rows, labels][:, None] - logits
+    apart[rows, labels] = np.inf
+    nearest = np.argsort(apart, axis=1, kind="stable")[:, : min(CLASSES, logits.shape[1] - 1)].astype(np.int64)
+    return nearest, np.take_along_axis(apart, nearest, axis=1)

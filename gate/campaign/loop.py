@@ -226,8 +226,7 @@ class Campaign:
             if not self._in_flight:
                 break
             self._take(*self._in_flight.popleft())
-        self._note_wasted()
-        self.outcome.counts["search"].model_calls += self.search.entries.spent()  # since the last batch that accounts for it
+        self._note_wasted(self.search.objective, self.search.entries.spent())  # since the last batch that accounts for it
         self.outcome.stop_reason = reason or ("saturated" if self._saturated else "executions")
         self._lifecycle.enter(State.SHUT_DOWN, self.outcome.executions, self.outcome.stop_reason)
         return self.outcome
@@ -266,9 +265,13 @@ class Campaign:
         self.outcome.counts[arm].seconds += now - self._noted_seconds
         self._noted_seconds = now
 
-    def _note_wasted(self) -> None:
-        self.outcome.counts["search"].model_calls += self.search.wasted - self._wasted
+    def _note_wasted(self, objective: Objective, more: int = 0) -> None:
+        """Counts the search's forward-equivalents that no batch accounts for."""
+        work = self.search.wasted - self._wasted + more
         self._wasted = self.search.wasted
+        self.outcome.counts["search"].model_calls += work
+        if work:
+            self.outcome.objectives.setdefault(objective, ObjectiveCount()).model_calls += work
 
     def _wait(self, pause: Pause) -> None:
         """Proposes and takes nothing for as long as somebody wants the campaign to wait: what is in flight stays there.
@@ -388,7 +391,7 @@ class Campaign:
         found = self._findings(batch, outcome)
         if batch.arm == "search":
             self._after_search(batch, outcome, found, said)
-            self._note_wasted()
+            self._note_wasted(objective)
             self._note_objective(objective, batch, outcome, found)
         elif batch.arm == "judging":
             self._judging.take(batch, outcome)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from gate.campaign.batch import Batch, Outcome
 from gate.domains.chains import Chains, Steps
 
-__all__ = ["Lines", "NearMiss", "Proposal", "gaps"]
+__all__ = ["Lines", "Proposal", "gaps"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -49,14 +49,6 @@ class Proposal:
     operators: Integers  # positions in the domain's natural operators
     severities: Floats
     draws: Integers
-
-
-@dataclass(frozen=True)
-class NearMiss:
-    """Of each of n seed inputs the natural mutant nearest to the boundary that held; ``known`` says where there is one."""
-
-    known: npt.NDArray[np.bool_]
-    steps: Proposal
 
 
 class Lines:
@@ -109,15 +101,14 @@ class Lines:
         self._seen += np.bincount(operators, minlength=len(self._natural))
         self._found[seeds[failed], self._families[operators[failed]]] = True
         self._note_held(seeds[held], operators[held], draws[held], severities[held], gap[held])
-        for row in np.flatnonzero(failed)[np.argsort(severities[failed], kind="stable")].tolist():
-            seed, severity = int(seeds[row]), float(severities[row])
-            if severity >= self.failed[seed]:
-                continue
-            same = self._operator[seed] == operators[row] and self._line[seed] == draws[row] and np.isfinite(self.failed[seed])
-            if not same:
-                self._held[seed] = 0.0
-            self.failed[seed], self._operator[seed], self._line[seed] = severity, operators[row], draws[row]
-            lowered[rows[row]] = True
+        low = np.flatnonzero(failed & (severities < self.failed[seeds]))
+        low = low[np.argsort(severities[low], kind="stable")]
+        low = low[np.unique(seeds[low], return_index=True)[1]]  # of each seed input the least
+        seed = seeds[low]
+        other = (self._operator[seed] != operators[low]) | (self._line[seed] != draws[low]) | np.isinf(self.failed[seed])
+        self._held[seed[other]] = 0.0
+        self.failed[seed], self._operator[seed], self._line[seed] = severities[low], operators[low], draws[low]
+        lowered[rows[low]] = True
         on_line = held & (self._operator[seeds] == operators) & (self._line[seeds] == draws) & (severities < self.failed[seeds])
         np.maximum.at(self._held, seeds[on_line], severities[on_line])
         return lowered
@@ -131,14 +122,15 @@ class Lines:
         )
         return joined if len(joined.seeds) else None
 
-    def near_misses(self, seeds: Integers) -> NearMiss:
-        """Of each seed input int64 [n] the natural mutant nearest to the boundary that held."""
-        if not self._natural:
-            nothing = np.zeros(len(seeds), dtype=np.int64)
-            return NearMiss(nothing > 0, Proposal(seeds, nothing, np.zeros(len(seeds)), nothing))
+    def near(self) -> npt.NDArray[np.bool_]:
+        """bool [S]: of which seed inputs ``near_misses`` knows one."""
+        found: npt.NDArray[np.bool_] = np.isfinite(self._gap).any(axis=1)
+        return found
+
+    def near_misses(self, seeds: Integers) -> Proposal:
+        """Of each seed input int64 [n], all of them ``near``, the natural mutant nearest to the boundary that held."""
         operators = self._gap[seeds].argmin(axis=1)
-        known = np.isfinite(self._gap[seeds, operators])
-        return NearMiss(known, Proposal(seeds, operators, self._severity[seeds, operators], self._draw[seeds, operators]))
+        return Proposal(seeds, operators, self._severity[seeds, operators], self._draw[seeds, operators])
 
     def _bisections(self, count: int) -> Proposal:
         wide = np.flatnonzero(np.isfinite(self.failed) & (self.failed - self._held > RESOLUTION) & ~self._waiting)
