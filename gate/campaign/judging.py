@@ -126,11 +126,6 @@ class JudgingArm:
         """Executions that one seed input takes."""
         return self._slots
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether every seed input has had its turn."""
-        return self._next >= len(self._order)
-
     def propose(self, step: int, at_most: int) -> Batch | None:
         """Whole seed inputs in up to ``at_most`` executions; None where not even one fits or none is left."""
         count = min(at_most // self._slots, len(self._order) - self._next)

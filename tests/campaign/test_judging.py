@@ -92,14 +92,12 @@ def test_part_of_a_seed_input_is_never_judged() -> None:
     x, y = images(8)
     arm = JudgingArm(DOMAIN, x, sample_ids(x, y), 8, 0)
     assert arm.propose(0, 7) is None
-    assert not arm.exhausted
     batch = arm.propose(0, 23)
     assert batch is not None
     assert len(batch.x) == 16
     batch = arm.propose(1, 1000)
     assert batch is not None
     assert len(batch.x) == 48
-    assert arm.exhausted
     assert arm.propose(2, 1000) is None
 
 

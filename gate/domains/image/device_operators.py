@@ -1,6 +1,8 @@
 """Natural operators on the device that the model runs on: the bytes that ``NaturalOperators`` makes, without the way over the processor.
 
-For the worker process. Which operators: all but those that a library makes picture by picture (JPEG, WebP, downscale, CLAHE).
+A Python API for whoever has pictures on a device already. A campaign does not use it: there the supervisor makes the mutants, in a process
+that runs no model's code and so can vouch for every byte. Which operators: all but those that a library makes picture by picture (JPEG,
+WebP, downscale, CLAHE).
 """
 
 from __future__ import annotations
