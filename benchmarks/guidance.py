@@ -213,6 +213,8 @@ def main() -> None:
     given.add_argument("--criteria", default=",".join(CRITERIA), help="guide and measure; separated by commas")
     given.add_argument("--strategies", default="mixture", help="which entry next, see search.strategy; a row for each, separated by commas")
     given.add_argument("--seeds", type=int, default=5)
+    given.add_argument("--first", type=int, default=10, help="the first campaign seed; the search was tuned on lower ones")
+    given.add_argument("--stop", action="store_true", help="the guided search ends once it has reached random's coverage: no column equal")
     given.add_argument("--executions", type=int, default=EXECUTIONS, help="of random search")
     given.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "fuzzgate-guidance")
     given.add_argument("--device", default="cpu")
@@ -223,28 +225,29 @@ def main() -> None:
         subject = SUBJECTS[name](asked.cache)
         for criterion in asked.criteria.split(","):
             for strategy in asked.strategies.split(","):
-                rows.append(_row(subject, criterion, strategy, asked.seeds, asked.executions, asked.device))
+                rows.append(_row(subject, criterion, strategy, asked))
                 console.print(rows[-1])
+                if asked.out is not None:
+                    asked.out.write_text(json.dumps(rows, indent=1))
     shown = ("model", "guide", "strategy", "reached", "random", "guided", "ratio", "equal", "findings")
     table = Table(*shown)
     for row in rows:
         table.add_row(*(str(row[key]) for key in shown))
     console.print(table)
-    if asked.out is not None:
-        asked.out.write_text(json.dumps(rows, indent=1))
     sys.exit(any(row["median"] < TARGET for row in rows))
 
 
-def _row(subject: GuidanceSubject, criterion: str, strategy: str, seeds: int, executions: int, device: str) -> dict[str, Any]:
+def _row(subject: GuidanceSubject, criterion: str, strategy: str, asked: argparse.Namespace) -> dict[str, Any]:
+    seeds, executions, device = asked.seeds, asked.executions, asked.device
     ratios, equal, works, targets = [], [], [], []
     findings: list[tuple[float, float]] = []
     missed, started = 0, time.monotonic()
-    for seed in range(seeds):
+    for seed in range(asked.first, asked.first + seeds):
         random = Arena(subject, criterion, device).random(seed, executions)
         target = float(random.coverage[-1])
         reached = random.work_to(target)
         assert reached is not None
-        guided = Arena(subject, criterion, device).guided(seed, executions, strategy=strategy)
+        guided = Arena(subject, criterion, device).guided(seed, executions, until=target if asked.stop else None, strategy=strategy)
         spent = guided.work_to(target)
         missed += spent is None
         ratios.append(reached / (guided.work[-1] if spent is None else spent))
@@ -262,8 +265,12 @@ def _row(subject: GuidanceSubject, criterion: str, strategy: str, seeds: int, ex
         + (f" ({missed} of {seeds} did not get there)" if missed else ""),
         "ratio": str(median(ratios)),
         "median": median(ratios).value,
+        "ratios": ratios,
+        "works": works,
         "findings": " -> ".join(f"{np.median(side):.1f}" for side in zip(*findings, strict=True)),
-        "equal": f"{np.median([one for one, _ in equal]):.4f} -> {np.median([other for _, other in equal]):.4f}",
+        "equal": "not run"
+        if asked.stop
+        else f"{np.median([one for one, _ in equal]):.4f} -> {np.median([other for _, other in equal]):.4f}",
         "seconds": round(time.monotonic() - started),
     }
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gate.campaign.ascent_options import Ascent
 from gate.campaign.wire import Arrays
 from gate.config import CoverageSettings, kind_of
 from gate.coverage.map_file import check_parts
@@ -63,6 +64,7 @@ class Answers:
             "mutate": self._mutate,
             "join": self._nothing,
             "aim": self._aim,
+            "screen": self._screen,
             "climb": self._climb,
             "descend": self._descend,
             "numeric_path": self._numeric_path,
@@ -409,18 +411,30 @@ class Answers:
         _names(arrays, ("places", "targets"))
         places, targets = arrays["places"], arrays["targets"]
         _need(places.dtype == targets.dtype == np.int64 and places.ndim == 1 and places.shape == targets.shape, "no places and targets")
-        _need(len(places) in (0, parameters["count"]), f"{len(places)} places where {parameters['count']} were asked for")
+        enough = len(places) <= parameters["count"] if parameters.get("together") else len(places) in (0, parameters["count"])
+        _need(enough, f"{len(places)} places where {parameters['count']} were asked for")
         _need(bool((places >= 0).all()), "places that there are not")
         neurons = sum(self._layers.values()) * len(self._asked["guide"])
         _need(bool(((targets >= 0) & (targets < neurons)).all()), "targets that there are not")
 
+    def _screen(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ())
+        _names(arrays, ("stretches", "shares"))
+        stretches, shares, most = arrays["stretches"], arrays["shares"], sent["most"]
+        _need(stretches.dtype == shares.dtype == np.int64 and stretches.ndim == 1 and stretches.shape == shares.shape, "no mutants")
+        _need(len(stretches) <= parameters["count"], f"{len(stretches)} mutants where {parameters['count']} were asked for")
+        _need(bool(((stretches >= 0) & (stretches < len(most))).all()), "stretches that there are not")
+        _need(bool(((shares >= 0) & (shares < len(parameters["shares"]))).all()), "shares that there are not")
+        _need(bool((np.array(parameters["shares"])[shares] <= most[stretches]).all()), "mutants beyond what a stretch allows")
+
     def _climb(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _keys(fields, ("work",))
         _names(arrays, ("x", "rows"))
-        most = len(sent["x"]) * parameters["ascent"]["num_steps"] * len(parameters["ascent"]["multiples"])
+        ascent = Ascent(**{**parameters["ascent"], "multiples": tuple(parameters["ascent"]["multiples"])})
+        most = len(sent["x"]) * ascent.executions()
         self._mutants_of(sent, arrays, most)
         _count(fields["work"], "work", least=len(arrays["x"]))
-        _need(fields["work"] <= most * 3 + len(arrays["x"]), "more work than a climb takes")
+        _need(fields["work"] <= len(sent["x"]) * ascent.work(), "more work than a climb takes")
 
     def _descend(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
         _keys(fields, ("work",))

@@ -21,6 +21,8 @@ class Ascent:
         multiples: lengths that are tried along each gradient, in steps; the first is where the climb goes on.
         targets: neurons that a sample aims at beside the one it was chosen for.
         progressive: step k of n is k / n as long as it would be: small steps first, then larger ones.
+        together: if not 0, gradients of so many neurons are taken apart from one another, in one step that brings several of them to items
+            of their own (see ``gate.campaign.joint_ascent``); all of the above is for other climbs then.
         least_progress: a sample whose objective has fallen by less than this share since the gradient before stops.
     """
 
@@ -31,11 +33,14 @@ class Ascent:
     targets: int = 4
     progressive: bool = False
     least_progress: float = 0.0
+    together: int = 0
 
     def executions(self) -> int:
         """Most mutants that one sample gives."""
-        return self.num_steps * len(self.multiples)
+        return 2 * self.together or self.num_steps * len(self.multiples)
 
     def work(self) -> int:
         """Forward-equivalents of one sample that never stops, one backward being two."""
+        if self.together:
+            return 1 + 4 * self.together
         return 3 * self.num_steps + self.num_steps * (len(self.multiples) - 1) + 1

@@ -6,12 +6,17 @@ activations and outputs of the passes in which they were made are kept, so that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from gate.campaign.ascent import climb
 from gate.campaign.ascent_options import REMEMBERED, Ascent
 from gate.campaign.forward import Forward
+from gate.campaign.joint_ascent import climb_jointly
+from gate.campaign.screening import best_together, expected
 from gate.coverage.activations import ActivationBatch
 from gate.coverage.items import NeuronCriterion
 from gate.coverage.recorder import Recorder
@@ -21,6 +26,8 @@ from gate.models.select import pick
 __all__ = ["Climber", "steering"]
 
 POOL_VALUES = 1 << 24  # activations of inputs that a climb can start from: 64 MiB
+WITHIN = 0.5  # usual spreads: targets that are farther away are aimed at together with others only where none is nearer
+SCREENED_VALUES = 1 << 23  # activations that are told from others at a time
 HELD = 8  # climbs whose passes are kept until the supervisor says which of their mutants may earn coverage
 NEAREST = 4  # a target is climbed to from one of this many inputs which lack least, at first
 TIRED_AFTER = 8.0  # tries without success after which a neuron is a target only a quarter as often
@@ -89,16 +96,18 @@ class Climber:
             self._pool = torch.cat([self._pool.to(values.device), values])
             self._places = torch.cat([self._places, torch.tensor([place for place, _, _ in new])])
 
-    def aim(self, suite: Suite, count: int, seed: int) -> tuple[Tensor, Tensor]:
+    def aim(self, suite: Suite, count: int, seed: int, *, together: bool = False) -> tuple[Tensor, Tensor]:
         """Chooses where to climb from and to.
 
         Args:
             suite: of the search arm.
             count: starts wanted.
             seed: of the draws.
+            together: whether the inputs are to be near several targets at once; the targets are then those of ``climb_jointly``.
 
         Returns:
-            places: int64 [n], of the inputs to start from; n is ``count``, or 0 where no neuron has anything to gain.
+            places: int64 [n], of the inputs to start from; n is ``count`` (with ``together`` at most), or 0 where no neuron has anything to
+                gain.
             targets: int64 [n], see ``climb``.
         """
         criteria = steering(suite)
@@ -113,6 +122,9 @@ class Climber:
         weights = torch.where(open_, ((1.0 + self._tired(criteria) / TIRED_AFTER) * (NEAR + away)) ** -2, 0.0)
         # Drawn on the CPU, so that the same seed aims alike on any device.
         random = torch.Generator().manual_seed(seed)
+        if together:
+            starts = self._near_several(lacking, self._tired(criteria), count, random)
+            return self._places[starts], torch.zeros_like(starts)
         targets = torch.multinomial(weights, count, replacement=True, generator=random)
         column = lacking.permute(1, 0, 2).flatten(1)[:, targets.to(lacking.device)]
         # What was tried in vain is tried from farther away.
@@ -125,6 +137,37 @@ class Climber:
         assert self._tries is not None
         self._tries += torch.bincount(targets, minlength=len(self._tries))
         return self._places[chosen.cpu()], targets
+
+    def screen(self, suite: Suite, ends: Tensor, most: Tensor, shares: Sequence[float], count: int) -> tuple[Tensor, Tensor]:
+        """Chooses inputs between others (see ``gate.campaign.screening``) that are expected to cover most together. Runs nothing.
+
+        Args:
+            suite: of the search arm.
+            ends: int64 [S, 2], the places of the inputs at both ends; of more stretches than there is room for the first are taken, and
+                those with an end that is not in the pool are passed over.
+            most: float64 [S], the largest share that may be taken of each.
+            shares: how far along a stretch inputs may be chosen.
+            count: wanted at most; fewer, or none, where no more is expected to cover anything.
+
+        Returns:
+            stretches: int64 [n], rows of ``ends``, the best first.
+            shares: int64 [n], positions in ``shares``.
+        """
+        device, none = self._pool.device, torch.zeros(0, dtype=torch.int64)
+        if not len(ends) or not len(self._pool):
+            return none, none
+        row_of = torch.full((int(max(self._places.max(), ends.max())) + 1,), -1, dtype=torch.int64)
+        row_of[self._places] = torch.arange(len(self._places))
+        rows = row_of[ends]
+        known = (rows >= 0).all(1).nonzero().flatten()[: max(1, SCREENED_VALUES // (self._neurons * len(shares)))]
+        part = torch.tensor(shares, dtype=torch.float32)
+        way, share = (part <= most[known, None]).nonzero(as_tuple=True)
+        if not len(way):
+            return none, none
+        low, high = (self._batch(self._pool[rows[known[way], end].to(device)]) for end in (0, 1))
+        owner, item = expected(steering(suite), low, high, part[share].to(device))
+        chosen = best_together(owner, item, len(way), count)[0].cpu()
+        return known[way[chosen]], share[chosen]
 
     def climb(
         self,
@@ -148,6 +191,15 @@ class Climber:
         """
         luck = torch.rand(len(x), self._neurons, generator=torch.Generator().manual_seed(seed)).to(x.device)
         targets, scale, criteria = targets.to(x.device), self._usual_spread().to(x.device), steering(suite)
+        common: dict[str, Any] = {"epsilon": epsilon, "bounds": bounds, "whole": whole}
+
+        def joint(rows: slice) -> tuple[int, Tensor, Tensor, Tensor, Tensor, int]:
+            random = torch.Generator().manual_seed(seed + rows.start)
+            start = x[rows].to(torch.float32)
+            found, aimed = climb_jointly(self._watched, self._seen, criteria, start, scale, together=ascent.together, luck=random, **common)
+            assert self._tries is not None
+            self._tries += torch.bincount(aimed.cpu(), minlength=len(self._tries))
+            return rows.start, found.mutants, found.rows, found.flat, found.raw, found.work
 
         def part(rows: slice) -> tuple[int, Tensor, Tensor, Tensor, Tensor, int]:
             found = climb(
@@ -158,14 +210,12 @@ class Climber:
                 targets[rows],
                 scale,
                 ascent=ascent,
-                epsilon=epsilon,
-                bounds=bounds,
-                whole=whole,
                 luck=luck[rows],
+                **common,
             )
             return rows.start, found.mutants, found.rows, found.flat, found.raw, found.work
 
-        parts = self._forward.with_gradients(len(x), part)
+        parts = self._forward.with_gradients(len(x), joint if ascent.together else part)
         some = [one for one in parts if len(one[1])] or parts[:1]
         self._kept[token] = (torch.cat([one[3] for one in some]), torch.cat([one[4] for one in some]))
         while len(self._kept) > HELD:
@@ -185,6 +235,23 @@ class Climber:
 
     def _batch(self, flat: Tensor) -> ActivationBatch:
         return ActivationBatch(self._layers, flat)
+
+    def _near_several(self, lacking: Tensor, tired: Tensor, count: int, random: torch.Generator) -> Tensor:
+        """int64 [n]: rows of the pool, at most ``count``, that are near most targets together.
+
+        Args:
+            lacking: float32 [criteria, pool, neurons], in usual spreads; infinite where there is nothing to gain.
+            tired: float64 [criteria * neurons].
+        """
+        least, which = lacking.min(0)
+        chance = (1.0 + tired.view(len(lacking), -1) / TIRED_AFTER) ** -1
+        luck = torch.rand(least.shape, generator=random).to(least.device)
+        liked = luck * chance.to(luck).gather(0, which) * WITHIN
+        for farther in (1.0, 4.0, 16.0):
+            row, neuron = (least < farther * liked).nonzero(as_tuple=True)
+            if len(row):
+                return best_together(row, which[row, neuron] * least.shape[1] + neuron, len(least), count)[0].cpu()
+        return torch.zeros(0, dtype=torch.int64)
 
     def _usual_spread(self) -> Tensor:
         """float32 [neurons]: standard deviation over the pool as it was when first asked for; of a neuron without any, the mean of the

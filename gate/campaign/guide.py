@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from gate.campaign.ascent_options import REMEMBERED, Ascent
 from gate.campaign.batch import Batch
+from gate.campaign.paths import SHARES, Paths
 from gate.campaign.supervisor import Request, Worker
 from gate.corpus.corpus import Corpus
-from gate.domains.chains import Chains
+from gate.domains.chains import Chains, Steps
 from gate.domains.domain import InputDomain
 from gate.errors import WorkerError
 from gate.randomness import generator, integer
@@ -29,10 +30,14 @@ OPERATOR = "coverage_gradient"
 FINDERS = 2_048  # that covered something first
 OTHERS = 1_024
 CURIOUS = 0.1  # share of the steps that go a way which pays less, so that it is noticed when that changes
+TRIED_WITH = 0.25  # of a step's mutants: what such a step is given, and one that goes a way for the first time
+STRETCHES = 4_096  # that are screened at a time, drawn at random where there are more
+NATURAL, CLIMB = range(2)  # ways; from the last on one for each ascent
 # Far targets need many steps, near ones many lengths.
-ASCENTS = (Ascent(), Ascent(num_steps=6, multiples=(1.0, 3.0), targets=0))
+ASCENTS = (Ascent(together=3), Ascent(num_steps=6, multiples=(1.0, 3.0), targets=0))
 _TOLD_AFTER = REMEMBERED // 2  # batches; the worker may have run some more by then, and forgets what it is not told of
-FADES = 0.6  # what an earlier step of the same way counts beside the one after it
+FADES_IN = 256.0  # forward-equivalents of a way after which what it found before counts half
+FEW = 0.125  # of a step's mutants: where fewer can be told from others, a step is given to mutants that show more
 
 
 class Ways:
@@ -66,10 +71,18 @@ class Ways:
         others = np.flatnonzero(pays < pays.max())
         return int(random.choice(others if curious and len(others) else best))
 
+    def share(self, way: int, untried: float) -> float:
+        """What share of a step's mutants a way is given: all if it pays best, else ``TRIED_WITH``; what is given, before its first step."""
+        pays = self.pays()
+        if np.isinf(pays[way]):
+            return untried
+        return 1.0 if pays[way] == pays[np.isfinite(pays)].max() else TRIED_WITH
+
     def learn(self, way: int, found: float, work: float) -> None:
         """Takes in a step."""
-        self._found[way] = self._found[way] * FADES + found
-        self._work[way] = self._work[way] * FADES + work
+        fades = 0.5 ** (work / FADES_IN)
+        self._found[way] = self._found[way] * fades + found
+        self._work[way] = self._work[way] * fades + work
 
 
 class Guide:
@@ -101,7 +114,11 @@ class Guide:
         self._position = position
         self._ascents = tuple(ascents)
         self._seeds = len(corpus.seeds)
-        self._ways = Ways(1 + len(self._ascents))
+        self._ways = Ways(CLIMB + len(self._ascents))
+        self.granted = 1  # natural mutants that are due when there is nothing to propose
+        self._shown = False  # whether the last natural mutants were such that nothing had been told of
+        self._paths = Paths(self._seeds + FINDERS + OTHERS)
+        self._screened: dict[int, npt.NDArray[np.int64]] = {}  # entries that the mutants of screens were made of, by step until it is taken
         # What can be climbed from beside the seed inputs. No batch is held whole: of many, one row each may be left.
         self._entries = np.full(FINDERS, -1, dtype=np.int64)  # finders, by place: where the corpus has them
         self._near = np.empty((OTHERS, *corpus.seeds.shape[1:]), dtype=corpus.seeds.dtype)  # others, by place
@@ -117,13 +134,18 @@ class Guide:
     def propose(self, step: int, count: int) -> Batch | None:
         """Mutants of a climb, at most ``count``; None where a natural step is due, or there is nothing to climb to."""
         way = self._ways.next(generator(self._campaign_seed, "way", step))
-        ascent = self._ascents[way - 1]
-        starts = count // ascent.executions()
-        if not way or not starts:
+        self.granted = max(1, int(count * self._ways.share(way, untried=1.0 if way == NATURAL else TRIED_WITH)))
+        if way == NATURAL:
+            return self._screen(step, self.granted)
+        ascent = self._ascents[way - CLIMB]
+        if count < ascent.executions():
             return None
+        starts = max(1, self.granted // ascent.executions())
         self.tell()
-        _, aim = self._worker.call("aim", {"count": starts, "seed": integer(self._campaign_seed, "aim", step)})
+        asked = {"count": starts, "seed": integer(self._campaign_seed, "aim", step), "together": bool(ascent.together)}
+        _, aim = self._worker.call("aim", asked)
         if not len(aim["places"]):
+            self._ways.learn(way, 0.0, 1.0)
             return None
         parents, seeds, recipes = self._started(aim["places"])
         bound = self._domain.model_bounds[OPERATOR]
@@ -153,16 +175,21 @@ class Guide:
         self._told = self._worker.ask("join", {}, {"fresh": np.array(self._fresh, dtype=np.int64)})
         self._fresh = []
 
-    def take(self, batch: Batch, worth: np.ndarray, first: int) -> None:
+    def take(self, batch: Batch, worth: np.ndarray, first: int) -> bool:
         """Learns from a batch of the search that has run, and may climb from its natural mutants later.
 
         Args:
             batch: natural or of a climb.
             worth: float [N], what each mutant was worth.
             first: where the corpus has the first mutant that was worth something; it has the others behind it, in their order.
+
+        Returns:
+            Whether it was proposed here: a climb, or mutants told from others.
         """
-        way = 0 if batch.kept is None else self._way_of.pop(batch.kept)
-        if batch.kept is not None or batch.entries is not None:  # what an earlier corpus brings says nothing of the ways there are now
+        entries = self._screened.pop(batch.step, None)
+        way = NATURAL if batch.kept is None else self._way_of.pop(batch.kept)
+        # What an earlier corpus brings says nothing of the ways there are now.
+        if way != NATURAL or batch.entries is not None or entries is not None:
             self._ways.learn(way, float(worth.sum()), float(len(batch.x) + batch.model_calls))
         assert isinstance(batch.recipes, Chains)
         # Where a step with the model's help is in it already, bounds would add up.
@@ -180,8 +207,51 @@ class Guide:
         self._finders, self._others = self._finders + len(finders), self._others + len(others)
         places = np.empty(len(rows), dtype=np.int64)
         places[found], places[~found] = self._seeds + slots, self._seeds + FINDERS + near
+        self._put(places, rows, batch.recipes, batch.entries if entries is None else entries)
         self._fresh.extend((self._runs, row, place) for row, place in zip(rows.tolist(), places.tolist(), strict=True))
         self._runs += 1
+        return batch.kept is not None or entries is not None
+
+    def _put(self, places: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], chains: Chains, entries: np.ndarray | None) -> None:
+        """Notes where the mutants in ``rows`` lie on paths, if they were made of entries int64 [N] by one natural operator each."""
+        if entries is None or not len(rows):
+            none = np.full(len(places), -1, dtype=np.int64)
+            self._paths.put(places, none, none, none, np.zeros(len(places)))
+            return
+        of, steps = chains.links[0]
+        assert isinstance(steps, Steps)
+        at = np.searchsorted(of, rows)
+        self._paths.put(places, entries[rows], steps.operators[at], steps.draws[at], steps.severities[at])
+
+    def _screen(self, step: int, count: int) -> Batch | None:
+        """Natural mutants of which the worker expects, without running any, that they cover something."""
+        total = len(self._corpus)
+        place_of = np.full(total, -1, dtype=np.int64)
+        place_of[: self._seeds] = np.arange(self._seeds)
+        slots = np.flatnonzero(self._entries >= 0)
+        place_of[self._entries[slots]] = self._seeds + slots
+        used = self._corpus.severities(np.arange(total))
+        stretches = self._paths.stretches(place_of, np.minimum(1.0, self._domain.chain_severity - used))
+        random = generator(self._campaign_seed, "screen", step)
+        stretches = stretches.take(random.permutation(len(stretches))[:STRETCHES])
+        self.tell()
+        ends = np.stack([stretches.low, stretches.high], axis=1)
+        _, best = self._worker.call("screen", {"count": count, "shares": list(SHARES)}, {"ends": ends, "most": stretches.most})
+        chosen = stretches.take(best["stretches"])
+        if not len(chosen) or (len(chosen) < FEW * count and not self._shown):
+            self._shown = True
+            return None
+        self._shown = False
+        severities = np.minimum(chosen.severities(np.array(SHARES)[best["shares"]]), 1.0)
+        parents, seeds = self._corpus.inputs(chosen.entries), self._corpus.seeds_of(chosen.entries)
+        steps = self._domain.steps(chosen.operators, severities, chosen.draws)
+        mutants = self._domain.apply(parents, steps)
+        recipes, lengths = self._corpus.recipes_of(chosen.entries), self._corpus.lengths(chosen.entries)
+        chains = Chains(recipes, (), lengths, used[chosen.entries], np.zeros(len(chosen), dtype=np.int64))
+        chains = chains.then(np.arange(len(chosen)), steps, severities)
+        faults = self._domain.check(mutants, self._corpus.seeds[seeds], chains)
+        self._screened[step] = chosen.entries
+        return Batch("search", step, mutants, seeds, chains, faults < 0, 0, chosen.operators, faults=faults)
 
     def _started(self, places: npt.NDArray[np.int64]) -> tuple[np.ndarray, npt.NDArray[np.int64], list[tuple[Any, ...]]]:
         """Inputs [n, ...], their seed inputs int64 [n] and their recipes."""

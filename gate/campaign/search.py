@@ -120,6 +120,8 @@ class SearchArm:
         if self._guide is not None:
             if self.objective == "coverage" and (climbed := self._guide.propose(step, count)) is not None:
                 return climbed
+            if self.objective == "coverage":
+                count = self._guide.granted
             self._guide.tell(due=True)
         if self.objective == "defects" and (sought := self._boundary.propose(step, count)) is not None:
             return sought
@@ -184,14 +186,15 @@ class SearchArm:
         simplify(self.corpus, batch, outcome, self._labels)
         worth = np.where(gained, outcome.new_items, 0.0)
         sought = self._boundary.take(batch, outcome, found)
+        guided = False
         if self._guide is not None:
             # A descent is no climb, nor are its mutants natural ones; the guide only has to know that there was a batch.
-            self._guide.take(replace(batch, kept=None) if sought and batch.kept is not None else batch, worth, first)
+            guided = self._guide.take(replace(batch, kept=None) if sought and batch.kept is not None else batch, worth, first)
         evolved = self._evolution.take(batch, outcome)
-        if evolved or sought or batch.kept is not None or batch.entries is not None:  # an earlier corpus is neither way
+        if evolved or sought or guided or batch.entries is not None:  # an earlier corpus is neither way
             each = np.full(len(batch.x), 1.0 + batch.model_calls / len(batch.x))
             self._ways.learn(np.full(len(batch.x), int(evolved)), worth, found, each)
-        if evolved or sought or batch.kept is not None:
+        if evolved or sought or guided:
             self.entries.worked(len(batch.x) + batch.model_calls)
             return  # neither choice has had a part in it
         if batch.entries is None:

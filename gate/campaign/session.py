@@ -381,10 +381,16 @@ class Session:
         self._climber.join(torch.from_numpy(arrays["fresh"]))
         return {}, {}
 
-    def do_aim(self, _: Arrays, *, count: int, seed: int) -> Answer:
+    def do_aim(self, _: Arrays, *, count: int, seed: int, together: bool = False) -> Answer:
         """Which inputs to climb from, and which neuron each towards; see ``Climber.aim``."""
-        places, targets = self._climber.aim(self._arms["search"], count, seed)
+        places, targets = self._climber.aim(self._arms["search"], count, seed, together=together)
         return {}, {"places": _numpy(places), "targets": _numpy(targets)}
+
+    def do_screen(self, arrays: Arrays, *, count: int, shares: Sequence[float]) -> Answer:
+        """Which natural mutants are expected to cover something, of those between known ones; see ``Climber.screen``."""
+        ends, most = (torch.from_numpy(arrays[name]) for name in ("ends", "most"))
+        stretches, places = self._climber.screen(self._arms["search"], ends, most, shares, count)
+        return {}, {"stretches": _numpy(stretches), "shares": _numpy(places)}
 
     def do_climb(self, arrays: Arrays, *, token: int, bound: float, seed: int, ascent: Mapping[str, Any]) -> Answer:
         """Mutants within an L-infinity bound (a share of the value range) of ``x``, which reach for items that nothing has covered yet."""

@@ -209,6 +209,22 @@ class NeuronCriterion(ItemCriterion):
         batch = self._batch(batch, None)
         return torch.where(torch.isfinite(batch.flat), self._gaps(batch), 0).nan_to_num(0.0, 0.0, 0.0)
 
+    def uncovered(self, batch: ActivationBatch) -> Hits:
+        """What a batch would cover first, had each sample come alone. Counts nothing.
+
+        Args:
+            batch: activations of the layers that were counted.
+
+        Returns:
+            Sample and item of each hit, int64 [H] each.
+
+        Raises:
+            ValueError: other layers, or nothing seen so far.
+        """
+        self._check_known({})
+        batch = self._batch(batch, None)
+        return self._fresh(batch, self._hit)
+
     @abstractmethod
     def _gaps(self, batch: ActivationBatch) -> Tensor:
         """float32 [N, neurons]: see ``gaps``; of an output that is not finite anything."""

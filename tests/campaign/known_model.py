@@ -97,6 +97,8 @@ class NumpyWorker:
         if operation == "aim":
             # From seed inputs in turn, towards the one neuron there is.
             return {}, {"places": np.arange(asked["count"]) % self.climb_from, "targets": np.zeros(asked["count"], dtype=np.int64)}
+        if operation == "screen":
+            return {}, {name: np.empty(0, dtype=np.int64) for name in ("stretches", "shares")}
         x = given.get("x", np.empty(0))
         if operation in ("climb", "descend"):
             # One mutant of each; the worker keeps what it ran.

@@ -299,7 +299,7 @@ def test_the_way_that_pays_more_for_its_work_is_gone_more_and_none_is_forgotten(
     for step in range(300):
         way = ways.next(generator(0, "way", step))
         taken[way] += 1
-        ways.learn(way, [1.0, 9.0, 2.0][way], [1.0, 3.0, 4.0][way])
+        ways.learn(way, [100.0, 900.0, 200.0][way], [100.0, 300.0, 400.0][way])
     assert taken[1] > 240
     assert taken.min() > 3
     # When it stops paying it is left.
@@ -307,7 +307,7 @@ def test_the_way_that_pays_more_for_its_work_is_gone_more_and_none_is_forgotten(
     for step in range(300, 600):
         way = ways.next(generator(0, "way", step))
         taken[way] += 1
-        ways.learn(way, [1.0, 0.0, 0.1][way], [1.0, 3.0, 4.0][way])
+        ways.learn(way, [100.0, 0.0, 10.0][way], [100.0, 300.0, 400.0][way])
     assert taken[0] > 240
 
 
