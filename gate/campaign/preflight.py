@@ -28,6 +28,7 @@ PLAUSIBLE = 0.95  # clean accuracy below which other readings of the input are t
 BETTER_BY = 0.05  # accuracy by which another reading must win before it is mentioned
 LOW = 0.5  # clean accuracy below which something must be wrong; another reading must do better than that, too
 WHAT_IF_SAMPLES = 256
+WHAT_IF_PARTS = 5  # that these are shown in, so that a reading which can't win any more is given up
 # What no size or channel count of the input brings about: the model itself is at fault.
 _BROKEN = ("AttributeError", "FileNotFoundError", "ImportError", "KeyError", "ModuleNotFoundError", "NameError", "OSError", "TypeError")
 # What an exception says that an input of another size, channel count or layout could help against.
@@ -262,19 +263,28 @@ def _what_if(
     settings: InputSettings,
     batch_size: int,
 ) -> str | None:
-    """A sentence about the other reading of the input that works clearly best, if one does."""
+    """A sentence about the other reading of the input that works clearly best, if one does.
+
+    A reading is given up once it could not win with all the rest right. What the settings' reading gets wrong comes first, for there
+    another reading has to show that it is better.
+    """
     rows = np.linspace(0, len(x) - 1, min(len(x), WHAT_IF_SAMPLES)).astype(int)
     base = float(correct[rows].mean())
+    rows = rows[np.argsort(correct[rows], kind="stable")]
+    part = min(batch_size, -(-len(rows) // WHAT_IF_PARTS))
     best: tuple[float, str] = (max(base + BETTER_BY, LOW), "")
     for said, change in _readings(settings, x.shape[3]):
         other = settings.model_copy(update=change)
+        right, done = 0, 0
         try:
-            raw = predict_all(worker, x[rows], batch_size, reading=other.model_dump(mode="json"))
+            while done < len(rows) and (right + len(rows) - done) / len(rows) > best[0]:
+                some = rows[done : done + part]
+                raw = predict_all(worker, x[some], part, reading=other.model_dump(mode="json"))
+                right, done = right + int((predictions(raw, kind) == labels[some]).sum()), done + len(some)
         except Refused:
             continue  # the model can't take this reading, which is one answer to whether it fits better
-        accuracy = float((predictions(raw, kind) == labels[rows]).mean())
-        if accuracy > best[0]:
-            best = (accuracy, said)
+        if done == len(rows) and right / len(rows) > best[0]:
+            best = (right / len(rows), said)
     return f"With {best[1]} it would be {best[0]:.1%}." if best[1] else None
 
 
