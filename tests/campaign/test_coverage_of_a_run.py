@@ -138,3 +138,18 @@ def test_a_stalled_search_is_said_and_can_end_the_run(model: Path, tmp_path: Pat
     # The budget is not what was short.
     assert "coverage no longer grew; a larger budget alone changes nothing" in ended.next_steps[0]
     assert "Give a larger budget." not in ended.next_steps
+
+
+def test_what_a_stalled_search_did_instead_is_recorded_and_told(model: Path, tmp_path: Path) -> None:
+    said = settings(model, tmp_path, criteria=("tknc",), tknc_k=5, stall=100, on_stall="freeze").model_copy(
+        update={"budget": Settings().budget.model_copy(update={"executions": 700})}
+    )
+    ended = run_gate(said).result
+    assert ended.campaign is not None
+    search, spent = ended.campaign.arms["search"], ended.campaign.objectives
+    assert list(spent) == ["coverage", "defects"]
+    for what in ("executions", "model_calls", "findings"):
+        assert sum(getattr(one, what) for one in spent.values()) == getattr(search, what)
+    assert spent["defects"].executions > spent["coverage"].executions
+    page = (Path(str(ended.data["seeds"].source)).parent / "run" / "report.html").read_text(encoding="utf-8")
+    assert "went for defects and small margins" in page
