@@ -126,6 +126,11 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     work = Work(settings, policy, folder, budget, Deadline(budget, stop), events, started_at, environment=_environment())
     events.emit("budget", **budget.settings.model_dump())
+    with work.pause.signals():
+        return _carried_out(work)
+
+
+def _carried_out(work: Work) -> Outcome:
     try:
         with tempfile.TemporaryDirectory(prefix="gate-") as private:
             try:
@@ -148,7 +153,7 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
         if work.corpus is not None:
             with contextlib.suppress(OutputError):  # whatever ended the run has been said
                 work.corpus.close()
-        events.close()
+        work.events.close()
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------
@@ -382,8 +387,7 @@ def _fuzz(
     work.deadline.begin("the campaign ran", Stage.FUZZ)
     open_campaign(work, worker, domain, preflight, clean.value_range)
     work.deadline.begin("the campaign ran")
-    with work.pause.signals():
-        campaign.run()
+    campaign.run()
     work.interrupted = campaign.outcome.stop_reason == "interrupted"
     work.events.emit("phase", name="triage")
     _save_campaign(work, worker, campaign)

@@ -91,7 +91,11 @@ class Pause:
 
     @contextmanager
     def signals(self) -> Iterator[None]:
-        """Inside, SIGUSR1 to this process asks for a pause and SIGUSR2 ends it. Only the main thread can listen to signals."""
+        """Inside, SIGUSR1 to this process asks for a pause and SIGUSR2 ends it. Only the main thread can listen to signals.
+
+        For a whole run, and not only while its campaign lasts: unheard, either signal ends a process. Afterwards nobody waits any more,
+        so the file is taken away, or the next run in the folder would wait for somebody who knows nothing of it.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -105,6 +109,8 @@ class Pause:
         finally:
             for number, handler in earlier.items():
                 signal.signal(number, handler)
+            with contextlib.suppress(OSError):
+                self._file.unlink(missing_ok=True)
 
 
 def _quietly(handler: Callable[..., Any]) -> Callable[..., Any]:

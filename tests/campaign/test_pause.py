@@ -88,6 +88,26 @@ def test_signals_pause_and_resume_a_real_gate_and_nothing_runs_in_between(start:
     assert states[:3] == ["active", "paused", "resumed"]
 
 
+def test_signals_outside_of_the_campaign_end_no_run(start: Callable[..., Any]) -> None:
+    process, folder = start(budget={"executions": 200})
+    until(lambda: any(event.get("name") == "load" for event in events(folder)))
+    for number in (signal.SIGUSR2, signal.SIGUSR1):
+        process.send_signal(number)
+        time.sleep(0.1)
+    until(lambda: any(event.get("state") == "paused" for event in events(folder)))
+    process.send_signal(signal.SIGUSR2)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert (folder / "result.json").exists()
+
+
+def test_a_pause_outlives_no_run(tmp_path: Path) -> None:
+    with Pause(tmp_path / "pause").signals():
+        signal.raise_signal(signal.SIGUSR1)
+        assert (tmp_path / "pause").exists()
+    assert not (tmp_path / "pause").exists()
+
+
 def test_a_wall_budget_goes_on_and_its_end_ends_the_pause(start: Callable[..., Any]) -> None:
     process, folder = start(budget={"wall": "25s"})
     until(lambda: any(event["event"] == "step" for event in events(folder)))
