@@ -88,6 +88,8 @@ class Lines:
         """Learns from the single natural steps among a batch of the search; bool [N]: whose seed input's failing severity it lowered."""
         lowered = np.zeros(len(batch.x), dtype=bool)
         rows, operators, draws = self._single(batch)
+        answered = outcome.predicted[rows] >= 0  # an output that is not finite has no margin
+        rows, operators, draws = rows[answered], operators[answered], draws[answered]
         if not len(rows):
             return lowered
         assert isinstance(batch.recipes, Chains)
@@ -95,7 +97,7 @@ class Lines:
         self._waiting[seeds] = False
         gap = gaps(outcome.probabilities[rows], self._labels[seeds])
         held = (outcome.complaint[rows] < 0) & (gap > 0)
-        failed = (outcome.complaint[rows] >= 0) & (outcome.predicted[rows] >= 0)
+        failed = outcome.complaint[rows] >= 0
         moved = (self.clean[seeds] - gap) / severities
         self._lowered += np.bincount(operators, weights=np.maximum(moved, 0.0), minlength=len(self._natural))
         self._seen += np.bincount(operators, minlength=len(self._natural))

@@ -185,6 +185,18 @@ def test_once_a_seed_input_has_failed_by_a_family_that_family_is_left_alone() ->
         lines.take(*ran(domain, proposal, labels, 0.99))
 
 
+def test_an_output_that_is_not_finite_teaches_nothing() -> None:
+    domain = Scene(gradients=False).domain
+    lines, labels, _ = lines_over(domain)
+    few = Proposal(np.arange(12), np.zeros(12, dtype=np.int64), np.full(12, 0.2), np.arange(12))
+    batch, outcome = ran(domain, few, labels, 0.7)
+    lines.take(batch, Outcome(np.full((12, 4), np.nan), np.full(12, -1), np.zeros(12, dtype=np.int64), np.zeros(12)))
+    assert lines.propose(12, np.random.default_rng(0)) is None
+    assert np.isinf(lines.failed).all()
+    lines.take(batch, outcome)
+    assert lines.propose(12, np.random.default_rng(0)) is not None
+
+
 def test_gaps_are_differences_of_logits_however_sure_the_model_is() -> None:
     probabilities = np.array([[1.0 - 1e-12, 1e-12], [0.25, 0.75], [1.0, 0.0]])
     found = gaps(probabilities, np.zeros(3, dtype=np.int64))
