@@ -200,8 +200,15 @@ def _needed(work: Work, share: float) -> Callable[[int], str]:
 
 def _summary(done: Marked, found: tuple[UniversalMark, ...]) -> MarksSummary:
     made = done.plan
+    reason = done.reason
+    if reason is None and made is not None and not made.levels and not any(mark.shortcut for mark in found):
+        # A planted mark that is a little different from the plain ones moves few inputs until it is improved: that would pass as evidence.
+        reason = (
+            "its share pays for a look at plain marks only, and none of these is a shortcut; a larger budget, or a larger share "
+            "(arms.marks), would pay for improving them"
+        )
     return MarksSummary(
-        reason=done.reason,
+        reason=reason,
         gradients=done.gradients,
         searched=made.inputs if made else 0,
         held_out=made.held_out if made else 0,

@@ -172,7 +172,7 @@ def evidence_of(work: Work) -> Evidence:
         long_tail_reason=work.long_tail_reason,
         marks=tuple(
             MarkEvidence(kind=one.kind, label=one.label, moved=one.moved, inputs=one.inputs)
-            for one in (work.marks.marks if work.marks is not None else ())
+            for one in (work.marks.marks if work.marks is not None and work.marks.reason is None else ())
         ),
         marks_reason=None if work.marks is None else work.marks.reason,
         probes_compared=work.probes_compared,

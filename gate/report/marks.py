@@ -34,7 +34,7 @@ def marks_page(result: Result, folder: Path) -> dict[str, Any] | None:
         return None
     reader = PictureReader(folder)
     return {
-        "reason": "" if summary.reason is None or summary.marks else summary.reason[0].upper() + summary.reason[1:].rstrip(".") + ".",
+        "reason": "" if summary.reason is None else summary.reason[0].upper() + summary.reason[1:].rstrip(".") + ".",
         "shortcuts": [shortcut_in_words(mark, result) for mark in shortcuts_of(result)],
         "advice": ADVICE,
         "marks": [_mark(mark, result, reader) for mark in summary.marks],
