@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gate.campaign.mark_plan import plan
+from gate.domains.image.marks import starts
 from gate.metrics import Evidence, compute
 from gate.metrics.evidence import CleanEvidence, CoverageEvidence, JudgedSeed, MarkEvidence, SearchDefect
 from gate.policy import Judgement, describe, evaluate, load_policy, shipped_policies
@@ -107,6 +109,19 @@ def test_what_sound_models_of_garments_were_seen_to_reach_decides_nothing(name: 
     evidence = campaign(name).model_copy(update={"marks": (MarkEvidence(kind="patch", label=8, moved=97, inputs=172),) * 4})
     result = judge(name, evidence)
     assert result.verdict is Verdict.PASS, result.reasons
+
+
+@pytest.mark.parametrize("name", ["baseline", "strict"])
+def test_its_own_budget_pays_for_improving_marks(name: str) -> None:
+    policy = load_policy(name).policy
+    assert policy.budget is not None
+    assert policy.budget.executions is not None
+    found = starts(policy.domain.marks, (28, 28, 1), (0.0, 255.0), 0)
+    allowance = int(policy.arms.marks * policy.budget.executions)
+    for gradients in (True, False):
+        made = plan(allowance, plain=len(found), starts=len(found), candidates=30, inputs=100, held_out=100, gradients=gradients)
+        assert made is not None
+        assert made.levels
 
 
 @pytest.mark.parametrize("name", ALL)
