@@ -209,7 +209,7 @@ def test_gaps_are_differences_of_logits_however_sure_the_model_is() -> None:
 
 
 def test_descents_are_held_to_the_bound_whatever_the_worker_says() -> None:
-    made = stalled("freeze", gradients=True, cheat=lambda x: 255 - x)
+    made = stalled("freeze", gradients=True, executions=2000, cheat=lambda x: 255 - x)
     descents = [batch for batch in hunts(made) if batch.kept is not None]
     assert descents
     bound = made.domain.model_bounds["pgd"] * 255
@@ -229,7 +229,7 @@ def test_without_gradients_or_where_the_policy_switches_it_off_there_are_no_desc
 
 
 def test_a_pair_that_came_to_nothing_is_given_up_and_another_follows() -> None:
-    made = stalled("freeze", gradients=True, executions=2500, seeds=20)
+    made = stalled("freeze", gradients=True, executions=4000, seeds=20)
     made.run()
     asked = [(given["x"], given["labels"], given["targets"]) for name, _, given in made.worker.calls if name == "descend"]
     pairs = [(x.tobytes(), int(target)) for xs, _, targets in asked for x, target in zip(xs, targets, strict=True)]

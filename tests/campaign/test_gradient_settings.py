@@ -34,7 +34,9 @@ def test_each_setting_replaces_one_thing() -> None:
 @pytest.mark.parametrize(("operation", "part"), [("climb", "ascent"), ("descend", "descent")])
 def test_the_worker_is_asked_for_what_the_settings_say(operation: str, part: str) -> None:
     hunting = operation == "descend"
-    made = Scene(executions=700, search=CHOSEN, steerable=not hunting, coverage={"stall": 1 if hunting else 10_000})
+    stall = {"stall": 1 if hunting else 10_000}
+    alone = {"judging": 0.0, "random": 0.0, "noise": 0.0}
+    made = Scene(executions=2500, shares=alone, search=CHOSEN, steerable=not hunting, coverage=stall)
     made.worker.covers = not hunting
     made.run()
     asked = [parameters[part] for name, parameters, _ in made.worker.calls if name == operation]
