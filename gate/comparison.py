@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from gate.config import BudgetSettings, SearchSettings, Settings
-from gate.errors import ConfigError, EvidenceError, OutputError
+from gate.errors import ConfigError, EvidenceError, GateError, OutputError, UsageError
 from gate.metrics.comparison import Trace
 from gate.pipeline import run
 from gate.policy.load import load_policy
@@ -106,7 +106,8 @@ def compare(
     Raises:
         ConfigError: the settings don't do.
         OutputError: the folder can't be written, or holds something else.
-        EvidenceError: a campaign could not be run, or none is complete.
+        UsageError, GateError: a campaign could not be run, for a reason that exits with 2 or 3.
+        EvidenceError: one found too little to begin with, or none is complete.
     """
     _claim(out)
     policy = _searching_only(settings, out)
@@ -126,10 +127,11 @@ def compare(
             if result.partial or stop():
                 break
             if result.campaign is None or result.verdict is Verdict.ERROR or not result.campaign.executions:
-                raise EvidenceError(
+                kind = {2: UsageError, 3: GateError}.get(result.exit_code, EvidenceError)  # which exit with these
+                raise kind(
                     f"The campaign of {way.name} could not be run: {(result.reasons or ('no reason is given',))[0]}",
                     where=str(folder),
-                    hint="Run `gate run` with these settings first.",
+                    hint=(*result.next_steps, "Run `gate run` with these settings first.")[0],
                 )
             digests.add(result.candidate.digest)
             kinds.update({name: summary.kind for name, summary in result.coverage.items()})

@@ -16,7 +16,7 @@ from saved_models import Stripes, save
 from gate.cli.compare_strategies import command
 from gate.comparison import FILES, LARGEST, compare, ways_of
 from gate.config import Settings
-from gate.errors import ConfigError, EvidenceError, OutputError
+from gate.errors import ConfigError, EvidenceError, GateError, OutputError, UsageError
 
 
 @pytest.fixture(scope="module")
@@ -124,8 +124,13 @@ def test_a_folder_that_holds_something_and_a_model_that_can_not_be_run_are_refus
     ways = ways_of(Settings(), ("uniform", "recency"), ())
     with pytest.raises(OutputError, match="not empty"):
         compare(settings(place), ways, executions=10, repeats=1, out=tmp_path)
-    with pytest.raises(EvidenceError, match="could not be run"):
+    with pytest.raises(GateError, match="could not be run") as raised:
         compare(settings(place, model=str(tmp_path)), ways, executions=10, repeats=1, out=tmp_path / "new")
+    assert raised.value.exit_code == 3
+    data = {"seeds": str(tmp_path / "missing.npz")}
+    with pytest.raises(UsageError, match="There is no such file") as misused:
+        compare(settings(place, data=data), ways, executions=10, repeats=1, out=tmp_path / "other")
+    assert misused.value.exit_code == 2
 
 
 @pytest.mark.slow
