@@ -160,9 +160,12 @@ def _nearest(
     probabilities: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Of n samples the nearest other classes and how far their logits lie below the label's, both [n, at most ``CLASSES``]."""
-    logits = np.log(np.maximum(probabilities, _LEAST))
-    rows = np.arange(len(labels))
-    apart = logits[rows, labels][:, None] - logits
-    apart[rows, labels] = np.inf
-    nearest = np.argsort(apart, axis=1, kind="stable")[:, : min(CLASSES, logits.shape[1] - 1)].astype(np.int64)
-    return nearest, np.take_along_axis(apart, nearest, axis=1)
+    rows, count = np.arange(len(labels)), min(CLASSES, probabilities.shape[1] - 1)
+    others = probabilities.copy()
+    others[rows, labels] = -1.0
+    nearest = np.argpartition(-others, count - 1, axis=1)[:, :count].astype(np.int64)
+    found = np.take_along_axis(others, nearest, axis=1)
+    order = np.argsort(-found, axis=1, kind="stable")
+    nearest, found = np.take_along_axis(nearest, order, axis=1), np.take_along_axis(found, order, axis=1)
+    own = np.log(np.maximum(probabilities[rows, labels], _LEAST))
+    return nearest, own[:, None] - np.log(np.maximum(found, _LEAST))

@@ -34,11 +34,11 @@ _NEW = 3  # lines are tried with new parameters after so many tries, too: a stra
 
 def gaps(probabilities: Floats, labels: Integers) -> Floats:
     """float64 [N]: the label's logit minus that of the best other class; negative where the model says something else."""
-    logits = np.log(np.maximum(probabilities, _LEAST))
     rows = np.arange(len(labels))
-    own = logits[rows, labels]
-    logits[rows, labels] = -np.inf
-    return np.asarray(own - logits.max(axis=1), dtype=np.float64)
+    others = probabilities.copy()
+    others[rows, labels] = 0.0
+    own, best = (np.log(np.maximum(each, _LEAST)) for each in (probabilities[rows, labels], others.max(axis=1)))
+    return np.asarray(own - best, dtype=np.float64)
 
 
 @dataclass(frozen=True)

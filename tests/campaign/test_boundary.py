@@ -236,3 +236,15 @@ def test_a_pair_that_came_to_nothing_is_given_up_and_another_follows() -> None:
     assert len(pairs) > 16  # more than one step of them
     assert len(pairs) == len(set(pairs))  # twice only from another input
     assert all((labels != targets).all() for _, labels, targets in asked)
+
+
+def test_descents_go_for_the_nearest_pairs_first() -> None:
+    made = stalled("freeze", gradients=True, executions=2000, seeds=20)
+    made.run()
+    first = next(given for name, _, given in made.worker.calls if name == "descend")
+    known = {x.tobytes(): row for row, x in enumerate(made.seeds.x)}
+    rows = [known[x.tobytes()] for x in first["x"]]
+    logits = np.log(made.seeds.probabilities)
+    apart = logits[np.arange(20), made.seeds.labels][:, None] - logits
+    apart[np.arange(20), made.seeds.labels] = np.inf
+    np.testing.assert_allclose(apart[rows, first["targets"]], np.sort(apart, axis=None)[: len(rows)])
