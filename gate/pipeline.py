@@ -380,7 +380,9 @@ def _fuzz(
     campaign = _campaign(work, worker, domain, preflight.output_kind, initial, deterministic=preflight.deterministic)
     if work.earlier_corpus is not None:
         names = campaign.search.operators
-        work.reuse = Reuse(work.earlier_corpus, domain, work.seeds.x, work.seeds.ids, known_ids=clean.ids, operators=names)
+        work.reuse = Reuse(
+            work.earlier_corpus, domain, work.seeds.x, work.seeds.ids, known_ids=clean.ids, operators=names, labels=work.seeds.labels
+        )
         campaign.search.reuse = work.reuse
         work.earlier_corpus = None  # of which the plans are enough
     work.events.emit("phase", name="fuzz")

@@ -499,7 +499,7 @@ class Campaign:
             mutant=batch.x[slot],
             recipe=recipe,
             families=families_of(recipe, self.domain.family),
-            natural=all(step.operator not in self.domain.model_bounds for step in recipe),
+            natural=all(step.operator in self.domain.natural for step in recipe),
             oracle=oracle,
             label=label,
             predicted=None if predicted < 0 else predicted,

@@ -8,6 +8,8 @@ Nothing that the file says of a mutant is believed further than this campaign ca
   earlier run that gives the same bytes; with others, the mutant which the same draws make now.
 * A last step that a model took part in can't be made again, so there the stored bytes are taken, and held to the operator's present bound
   around what the natural steps before it made.
+* A last step of splicing is made again, too. Its donor must be a seed input of this campaign, of the same class; otherwise the entry does
+  not fit.
 * What is not valid under the present policy is left out.
 
 What fits runs as the first executions of the search arm, in the file's order and in whole batches. It earns coverage, is kept where it
@@ -16,8 +18,9 @@ covers something first and is a finding where an oracle complains, as any mutant
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,7 @@ import numpy.typing as npt
 
 from gate.campaign.batch import Batch
 from gate.corpus.corpus_file import CorpusFile
-from gate.domains.chains import Chains
+from gate.domains.chains import Chains, Steps
 from gate.domains.domain import InputDomain
 from gate.errors import DataError
 
@@ -55,6 +58,7 @@ class _Plan:
     seed: int
     natural: tuple[tuple[int, float, int], ...]  # position of the operator, severity, draw
     assisted: tuple[str, int] | None  # operator, draw
+    spliced: tuple[str, float, int, int] | None  # operator, severity, draw, position of the donor or -1
     last: int  # position in the search arm's operators
 
 
@@ -68,6 +72,7 @@ class Reuse:
         seed_ids: S identities.
         known_ids: identities of all samples that were given as seeds.
         operators: names of the operators that the search arm uses.
+        labels: int64 [S], classes of the seed inputs.
 
     Raises:
         DataError: the file is of inputs of another shape, dtype or value range, or holds what is no mutant.
@@ -82,6 +87,7 @@ class Reuse:
         *,
         known_ids: Sequence[str],
         operators: Sequence[str],
+        labels: npt.NDArray[np.int64],
     ) -> None:
         head = file.head
         mine = (tuple(seeds.shape[1:]), str(seeds.dtype), tuple(map(float, domain.value_range)))
@@ -98,6 +104,7 @@ class Reuse:
             file.mutants(current[start : start + rows])
         # Of the entries only the plans stay: a campaign may be long, and recipes as they are read take much memory.
         self._file, self._domain, self._seeds = replace(file, entries=file.entries.rows(current[:0])), domain, seeds
+        self._seed_ids = tuple(seed_ids)
         self.count = ReuseCount(entries=len(current))
         self._plans: list[_Plan] = []
         places = {identity: place for place, identity in enumerate(seed_ids)}
@@ -105,6 +112,7 @@ class Reuse:
         natural = {name: place for place, name in enumerate(domain.natural)}
         names = {name: place for place, name in enumerate(operators)}
         usable = set(operators) & set(domain.model_bounds)
+        splicing = {name: domain.takes_donors(name) for name in domain.splicing if name in names}
         for number in current.tolist():
             identity = file.entries.seed_ids[number]
             if identity not in places:
@@ -113,11 +121,12 @@ class Reuse:
                 else:
                     self.count.no_seed += 1
                 continue
-            made = _plan(file.entries.recipes[number], natural, usable)
+            made = _plan(file.entries.recipes[number], natural, usable, splicing, partial(_donor, places, labels, identity))
             if made is None:
                 self.count.unknown += 1
             else:
-                last = names[made[1][0] if made[1] is not None else domain.natural[made[0][-1][0]]]
+                stored = made[1] or made[2]
+                last = names[stored[0] if stored is not None else domain.natural[made[0][-1][0]]]
                 self._plans.append(_Plan(number, places[identity], *made, last))
         self._next = 0
 
@@ -164,6 +173,8 @@ class Reuse:
         for name, rows, _ in _assisted(plans):
             stored = self._file.mutants(np.array([plans[row].number for row in rows.tolist()], dtype=np.int64))
             mutants[rows] = self._domain.bound(stored, mutants[rows], name)
+        for rows, steps, donors in self._splices(plans):
+            mutants[rows] = self._domain.splice(mutants[rows], steps, donors)
         return mutants, self._chains(plans)
 
     def _chains(self, plans: Sequence[_Plan]) -> Chains:
@@ -172,7 +183,27 @@ class Reuse:
             chains = chains.then(rows, self._domain.steps(operators, severities, draws), severities)
         for name, rows, draws in _assisted(plans):
             chains = chains.then(rows, self._domain.model_steps(name, draws), None)
+        for rows, steps, _ in self._splices(plans):
+            chains = chains.then(rows, steps, None)
         return chains
+
+    def _splices(self, plans: Sequence[_Plan]) -> list[tuple[Ints, Steps, np.ndarray | None]]:
+        """The last steps of splicing, operator by operator: rows, steps, donors."""
+        found: list[tuple[Ints, Steps, np.ndarray | None]] = []
+        for name in self._domain.splicing:
+            chosen = [(row, plan.spliced) for row, plan in enumerate(plans) if plan.spliced is not None and plan.spliced[0] == name]
+            if not chosen:
+                continue
+            donors = [one[3] for _, one in chosen]
+            taken = self._domain.takes_donors(name)
+            steps = self._domain.splice_steps(
+                name,
+                np.array([one[1] for _, one in chosen], dtype=np.float64),
+                np.array([one[2] for _, one in chosen], dtype=np.int64),
+                [self._seed_ids[donor] for donor in donors] if taken else None,
+            )
+            found.append((np.array([row for row, _ in chosen], dtype=np.int64), steps, self._seeds[donors] if taken else None))
+        return found
 
 
 Ints = npt.NDArray[np.int64]
@@ -207,9 +238,13 @@ def _assisted(plans: Sequence[_Plan]) -> list[tuple[str, Ints, Ints]]:
 
 
 def _plan(
-    recipe: Sequence[Any], natural: Mapping[str, int], usable: set[str]
-) -> tuple[tuple[tuple[int, float, int], ...], tuple[str, int] | None] | None:
-    """What a recipe of JSON values asks for; None where this campaign can't make it."""
+    recipe: Sequence[Any], natural: Mapping[str, int], usable: set[str], splicing: Mapping[str, bool], donor_of: Callable[[Any], int | None]
+) -> tuple[tuple[tuple[int, float, int], ...], tuple[str, int] | None, tuple[str, float, int, int] | None] | None:
+    """What a recipe of JSON values asks for; None where this campaign can't make it.
+
+    ``splicing`` says of each splicing operator whether it takes donors, ``donor_of`` where the donor of an identity is; None: it is
+    none.
+    """
     steps: list[tuple[int, float, int]] = []
     if not recipe:
         return None
@@ -220,13 +255,24 @@ def _plan(
         if not isinstance(operator, str) or not isinstance(draw, int) or isinstance(draw, bool) or not 0 <= draw < 1 << 63:
             return None
         if operator in usable and place == len(recipe) - 1:
-            return tuple(steps), (operator, draw)
+            return tuple(steps), (operator, draw), None
         if not isinstance(severity, int | float) or isinstance(severity, bool) or not 0 <= severity <= 1:
             return None
+        if operator in splicing and place == len(recipe) - 1:
+            parameters = said.get("parameters")
+            named = parameters.get("donor") if isinstance(parameters, Mapping) else None
+            donor = donor_of(named) if splicing[operator] else -1
+            return None if donor is None else (tuple(steps), None, (operator, float(severity), draw, donor))
         if operator not in natural:
             return None
         steps.append((natural[operator], float(severity), draw))
-    return tuple(steps), None
+    return tuple(steps), None, None
+
+
+def _donor(places: Mapping[str, int], labels: npt.NDArray[np.int64], identity: str, named: Any) -> int | None:
+    """Position of a seed input that can be a donor to the one of this identity: another one of its class."""
+    place = places.get(named) if isinstance(named, str) and named != identity else None
+    return place if place is not None and labels[place] == labels[places[identity]] else None
 
 
 def _said(inputs: tuple[tuple[int, ...], str, tuple[float, ...]]) -> str:

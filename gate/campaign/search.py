@@ -8,6 +8,7 @@ import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
 from gate.campaign.boundary import Boundary
+from gate.campaign.donors import Donors
 from gate.campaign.entry_choice import EntryChoice
 from gate.campaign.evolution import MEMBERS, Evolution
 from gate.campaign.gradient_settings import ascents_of, descent_of
@@ -20,7 +21,7 @@ from gate.campaign.starting_points import starting_points
 from gate.campaign.supervisor import Worker
 from gate.config import SearchSettings
 from gate.corpus.corpus import Corpus
-from gate.domains.chains import Chains
+from gate.domains.chains import Chains, Steps
 from gate.domains.domain import InputDomain
 from gate.domains.model_operators import MODEL_OPERATORS
 from gate.errors import WorkerError
@@ -74,10 +75,13 @@ class SearchArm:
         # The coverage gradient has batches of its own: each of its steps is an execution.
         climbs = OPERATOR in assisted
         assisted = [name for name in assisted if name != OPERATOR]
-        names = (*domain.natural, *assisted)
+        self._donors = Donors(labels)
+        splicing = [name for name in domain.splicing if not (domain.takes_donors(name) and self._donors.alone.all())]
+        names = (*domain.natural, *assisted, *splicing)
         costs = [float(MODEL_OPERATORS[name].cost) if name in assisted else 1.0 for name in names]
         self.choice = OperatorChoice(names, costs, adaptive=settings.operators == "adaptive")
         self._costs = np.array(costs)
+        self._needs_donor = np.array([name in domain.splicing and domain.takes_donors(name) for name in names])
         self.operators = (*names, *((OPERATOR,) if climbs else ()))  # what the batches' operators count into
         self._guide: Guide | None = None
         if climbs:
@@ -131,6 +135,9 @@ class SearchArm:
         draws = random.integers(2**31, size=count)
         entries, strategies = self.entries.pick(step, count, random, self.objective)
         seeds = self.corpus.seeds_of(entries)
+        lone = np.flatnonzero(self._needs_donor[operators] & self._donors.alone[seeds])
+        # What is alone in its class gets a natural operator instead.
+        operators[lone] = random.integers(len(self._domain.natural), size=len(lone))
         parents = self.corpus.inputs(entries)
         mutants = parents.copy()
         lengths = self.corpus.lengths(entries)
@@ -154,6 +161,11 @@ class SearchArm:
                 mutants[rows] = self._by_model(name, parents[rows], self._labels[seeds[rows]], step)
                 calls += MODEL_OPERATORS[name].calls * len(rows)
                 chains = chains.then(rows, self._domain.model_steps(name, draws[rows]), None)
+        for name in self._domain.splicing:
+            rows = np.flatnonzero(operators == self.choice.names.index(name)) if name in self.choice.names else np.array([], dtype=np.int64)
+            if len(rows):
+                mutants[rows], steps = self._spliced(name, parents[rows], seeds[rows], 1.0 - severities[rows], draws[rows], step)
+                chains = chains.then(rows, steps, None)
         faults = self._domain.check(mutants, self.corpus.seeds[seeds], chains)
         valid = faults < 0
         return Batch("search", step, mutants, seeds, chains, valid, calls, operators, entries, strategies, faults)
@@ -213,6 +225,17 @@ class SearchArm:
     def failed_at(self) -> np.ndarray:
         """float64 [S]: the least severity of a single natural operator at which each seed input changed class; infinite where none did."""
         return self._boundary.lines.failed
+
+    def _spliced(
+        self, name: str, parents: np.ndarray, seeds: np.ndarray, severities: np.ndarray, draws: np.ndarray, step: int
+    ) -> tuple[np.ndarray, Steps]:
+        """Mutants and steps of a splicing operator."""
+        if not self._domain.takes_donors(name):
+            steps = self._domain.splice_steps(name, severities, draws, None)
+            return self._domain.splice(parents, steps, None), steps
+        donors = self._donors.draw(seeds, generator(self._campaign_seed, "donors", step))
+        steps = self._domain.splice_steps(name, severities, draws, [self.corpus.seed_ids[donor] for donor in donors.tolist()])
+        return self._domain.splice(parents, steps, self.corpus.seeds[donors]), steps
 
     def _evolved(self, step: int, count: int) -> Batch | None:
         """Trials of evolution, where it is its turn."""

@@ -78,6 +78,11 @@ class Corpus:
     def __len__(self) -> int:
         return len(self._columns)
 
+    @property
+    def seed_ids(self) -> tuple[str, ...]:
+        """S identities of the seed inputs; their positions where none were given."""
+        return self._seed_ids or tuple(map(str, range(len(self.seeds))))
+
     # Columns. Views: to be looked up anew after entries were added.
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 from gate.corpus.corpus_file import CorpusFile
 from gate.corpus.quality import quality
 from gate.domains.image.operators import OPERATORS
+from gate.domains.image.splicing import FAMILY, SPLICING
 from gate.domains.model_operators import MODEL_OPERATORS
 
 __all__ = ["Summary", "summary_of"]
@@ -53,4 +54,6 @@ def _family(step: object) -> str:
     name = step.get("operator") if isinstance(step, dict) else None
     if isinstance(name, str) and name in OPERATORS:
         return OPERATORS[name].family
+    if name in SPLICING:
+        return FAMILY
     return MODEL_OPERATORS[name].family if isinstance(name, str) and name in MODEL_OPERATORS else "unknown"

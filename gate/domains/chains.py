@@ -74,7 +74,7 @@ class Chains(Sequence[tuple[Any, ...]]):
     links: tuple[tuple[npt.NDArray[np.int64], Sequence[Any]], ...]  # (ascending rows [n], n steps), in the order they were applied
     lengths: npt.NDArray[np.int64]  # [N]: natural steps
     severities: npt.NDArray[np.float64]  # [N]: sum over the natural steps
-    assisted: npt.NDArray[np.int64]  # [N]: steps made with the model's help
+    assisted: npt.NDArray[np.int64]  # [N]: steps whose result is stored: made with the model's help or by splicing
 
     @classmethod
     def none(cls, count: int) -> Chains:
@@ -83,7 +83,7 @@ class Chains(Sequence[tuple[Any, ...]]):
         return cls(((),) * count, (), zero, np.zeros(count), zero)
 
     def then(self, rows: npt.NDArray[np.int64], steps: Sequence[Any], severities: npt.NDArray[np.float64] | None) -> Chains:
-        """The recipes with one more step in ``rows`` (ascending); ``severities`` [n] of natural steps, None for steps by the model."""
+        """The recipes with one more step in ``rows`` (ascending); ``severities`` [n] of natural steps, None for all others."""
         lengths, summed, assisted = self.lengths, self.severities, self.assisted
         if severities is None:
             assisted = assisted.copy()

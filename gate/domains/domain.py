@@ -59,6 +59,21 @@ class InputDomain(Protocol):
     def model_steps(self, operator: str, draws: np.ndarray) -> Steps:
         """N such records by column, draws int64 [N]."""
 
+    @property
+    def splicing(self) -> tuple[str, ...]:
+        """Names of the operators which lay parts of inputs over others; none of them is natural. At most one such step, or one of the
+        model's, is in a recipe, as the last; its result is stored."""
+
+    def splice_steps(self, operator: str, severities: np.ndarray, draws: np.ndarray, donors: Sequence[str] | None) -> Steps:
+        """N steps of such an operator by column: severities float64 [N], draws int64 [N], N identities of the seed inputs that take part;
+        None where ``takes_donors`` says that none do."""
+
+    def takes_donors(self, operator: str) -> bool:
+        """Whether such an operator takes parts of other seed inputs, of the same class."""
+
+    def splice(self, x: np.ndarray, steps: Steps, donors: np.ndarray | None) -> np.ndarray:
+        """[N, ...] changed by one such step each; donors [N, ...], or None."""
+
     def apply(self, x: np.ndarray, steps: Sequence[Any]) -> np.ndarray:
         """[N, ...] mutated by one natural step each (``Steps``, or any sequence of them), quantised to the file dtype."""
 

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gate.campaign.donors import Donors
 from gate.domains.chains import Chains
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.image_set import ImageSet
 from gate.domains.image.limits import Domain, Marks
 from gate.domains.image.marks import KINDS, starts
 from gate.domains.image.operators import OPERATORS
+from gate.domains.image.splicing import FAMILY, SPLICING
 from gate.domains.mark import lay
 from gate.domains.model_operators import MODEL_OPERATORS
 from gate.errors import UsageError
@@ -90,13 +92,14 @@ def preview(limits: Domain, seeds: ImageSet, *, operators: Sequence[str] = (), s
         UsageError: an operator is unknown or switched off.
     """
     domain = ImageDomain(limits, (seeds.x.shape[1], seeds.x.shape[2], seeds.x.shape[3]), seeds.x.dtype, seeds.value_range)
-    switched_on = (*domain.natural, *domain.model_bounds)
+    switched_on = (*domain.natural, *domain.splicing, *domain.model_bounds)
     marks = tuple(kind for kind in KINDS if getattr(limits.marks, kind))
     _check_names(operators, (*switched_on, *marks))
     chosen = _samples(seeds, samples, seed)
     families = list(type(limits).model_fields)
     wanted = [name for name in switched_on if not operators or name in operators]
-    rows = [_row(domain, limits, name, seeds.x[chosen], seed) for name in wanted]
+    companions = Donors(seeds.y).draw(np.asarray(chosen), generator(seed, "preview", "donors"))
+    rows = [_row(domain, limits, name, seeds.x[chosen], seeds.x[companions], seed) for name in wanted]
     rows += [_marked(limits, kind, seeds.x[chosen], seeds.value_range, seed) for kind in marks if not operators or kind in operators]
     return Sheet(
         originals=tuple(seeds.x[chosen]),
@@ -104,7 +107,7 @@ def preview(limits: Domain, seeds: ImageSet, *, operators: Sequence[str] = (), s
         value_range=seeds.value_range,
         rows=tuple(sorted(rows, key=lambda row: families.index(row.family))),
         off=(
-            *(f"{family_of(name)}.{name}" for name in (*OPERATORS, *MODEL_OPERATORS) if name not in switched_on),
+            *(f"{family_of(name)}.{name}" for name in (*OPERATORS, *SPLICING, *MODEL_OPERATORS) if name not in switched_on),
             *(f"marks.{kind}" for kind in KINDS if kind not in marks),
         ),
     )
@@ -112,6 +115,8 @@ def preview(limits: Domain, seeds: ImageSet, *, operators: Sequence[str] = (), s
 
 def family_of(name: str) -> str:
     """The family of an operator, switched on or not."""
+    if name in SPLICING:
+        return FAMILY
     return MODEL_OPERATORS[name].family if name in MODEL_OPERATORS else OPERATORS[name].family
 
 
@@ -119,7 +124,7 @@ _ONLY_MARKS = tuple(kind for kind in KINDS if kind not in OPERATORS)
 
 
 def _check_names(operators: Sequence[str], switched_on: Sequence[str]) -> None:
-    known = (*OPERATORS, *MODEL_OPERATORS, *KINDS)
+    known = (*OPERATORS, *SPLICING, *MODEL_OPERATORS, *KINDS)
     for name in operators:
         if name not in known:
             close = nearest(name, known)
@@ -144,7 +149,8 @@ def _samples(seeds: ImageSet, count: int, seed: int) -> npt.NDArray[np.int64]:
     return picked
 
 
-def _row(domain: ImageDomain, limits: Domain, name: str, x: npt.NDArray[Any], seed: int) -> Row:
+def _row(domain: ImageDomain, limits: Domain, name: str, x: npt.NDArray[Any], companions: npt.NDArray[Any], seed: int) -> Row:
+    """An operator on samples [n, H, W, C]; ``companions`` are others of their classes, or the samples themselves where there are none."""
     count = len(SEVERITIES)
     origins = np.repeat(x, count, axis=0)
     severities = np.tile(np.array(SEVERITIES), len(x))
@@ -155,6 +161,14 @@ def _row(domain: ImageDomain, limits: Domain, name: str, x: npt.NDArray[Any], se
         mutants = _of_that_size(domain, name, origins, severities, draws)
         chains = Chains.none(len(origins)).then(rows, domain.model_steps(name, draws), None)
         words = _OF_A_MODEL[MODEL_OPERATORS[name].norm]
+    elif name in SPLICING:
+        donors = np.repeat(companions, count, axis=0) if domain.takes_donors(name) else None
+        spliced = domain.splice_steps(name, severities, draws, None if donors is None else ["shown"] * len(draws))
+        mutants = domain.splice(origins, spliced, donors)
+        chains = Chains.none(len(origins)).then(rows, spliced, None)
+        words = SPLICING[name]
+        if donors is not None:
+            words += " What is alone in its class stays as it is."
     else:
         which = np.full(len(origins), domain.natural.index(name), dtype=np.int64)
         steps = domain.steps(which, severities, draws)

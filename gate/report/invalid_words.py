@@ -18,6 +18,7 @@ _WORDS = {
     "value_range": "values outside the file's range",
     "contrast": "too little contrast left",
     "distance": "beyond its bound",
+    "area": "too many pixels spliced",
     "pixel_distance": "many pixels changed, some too much",
     "similarity": "too little structure left",
     "validator": "the validator model sees another class",

@@ -55,7 +55,7 @@ def natural(seed: int, *steps: tuple[str, float, int], domain: ImageDomain = DOM
 
 
 def reuse(path: Path, *, domain: ImageDomain = DOMAIN, seeds: slice = slice(None), names: tuple[str, ...] = NAMES) -> Reuse:
-    return Reuse(read_corpus(path), domain, SEEDS[seeds], IDS[seeds], known_ids=IDS, operators=names)
+    return Reuse(read_corpus(path), domain, SEEDS[seeds], IDS[seeds], known_ids=IDS, operators=names, labels=LABELS[seeds])
 
 
 def test_natural_recipes_are_made_again_to_the_same_bytes_in_order(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_corpus_with_a_mutant_that_can_not_be_unpacked_is_refused_before_anyth
     found = read_corpus(path)
     found._sizes[0] -= 1
     with pytest.raises(DataError, match="refused"):
-        Reuse(found, DOMAIN, SEEDS, IDS, known_ids=IDS, operators=NAMES)
+        Reuse(found, DOMAIN, SEEDS, IDS, known_ids=IDS, operators=NAMES, labels=LABELS)
 
 
 def test_a_corpus_is_found_by_file_and_by_folder_and_never_through_a_link_out_of_it(tmp_path: Path) -> None:

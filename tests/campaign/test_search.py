@@ -37,19 +37,20 @@ def test_every_natural_mutant_replays_from_its_seed_input_to_the_same_bytes(limi
     rows = 0
     for batch in proposals(made, monkeypatch):
         for mutant, seed, recipe in zip(batch.x, batch.seeds, batch.recipes, strict=True):
-            np.testing.assert_array_equal(made.domain.replay(made.seeds.x[seed], recipe), mutant)
-            rows += 1
+            if all(step.operator in made.domain.natural for step in recipe):
+                np.testing.assert_array_equal(made.domain.replay(made.seeds.x[seed], recipe), mutant)
+                rows += 1
     assert rows >= 300
 
 
 def test_chains_keep_within_length_and_severity(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Scene(executions=1500, limits=LONG)
     recipes = [recipe for batch in proposals(made, monkeypatch) for recipe in batch.recipes]
-    natural = [[step for step in recipe if step.operator not in made.domain.model_bounds] for recipe in recipes]
+    natural = [[step for step in recipe if step.operator in made.domain.natural] for recipe in recipes]
     assert max(len(steps) for steps in natural) in (3, 4)
     assert all(0 < step.severity <= 1 for steps in natural for step in steps)
     assert max(sum(step.severity for step in steps) for steps in natural) <= 1.5 + 1e-9
-    assert all(sum(step.operator in made.domain.model_bounds for step in recipe) <= 1 for recipe in recipes)
+    assert all(sum(step.operator not in made.domain.natural for step in recipe) <= 1 for recipe in recipes)
 
 
 def test_a_chain_ends_at_its_length_also_where_severity_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +133,7 @@ def test_mutants_of_another_shape_are_the_workers_fault(cheat: Any) -> None:
 
 def test_without_gradients_only_the_boundary_attack_needs_the_model_and_begins_at_another_class(monkeypatch: pytest.MonkeyPatch) -> None:
     made = Scene(executions=400, gradients=False)
-    assert set(made.search.choice.names) - set(made.domain.natural) == {"boundary"}
+    assert set(made.search.choice.names) - set(made.domain.natural) - set(made.domain.splicing) == {"boundary"}
     # It costs as much as eighty others, so in so few executions nobody would choose it.
     position = made.search.choice.names.index("boundary")
     monkeypatch.setattr(made.search.choice, "draw", lambda count, random, objective: np.full(count, position))

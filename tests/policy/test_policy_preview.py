@@ -44,8 +44,15 @@ def limits(**given: Any) -> Domain:
 def test_every_operator_that_is_switched_on_is_shown_at_four_severities_of_the_same_draw(seeds: ImageSet) -> None:
     domain = ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
     sheet = preview(Domain(), seeds, samples=3)
-    assert {row.operator for row in sheet.rows if row.family != "marks"} == {*domain.natural, *domain.model_bounds}
-    assert sheet.operators == len(domain.natural) + len(domain.model_bounds)
+    assert {row.operator for row in sheet.rows if row.family != "marks"} == {*domain.natural, *domain.splicing, *domain.model_bounds}
+    assert sheet.operators == len(domain.natural) + len(domain.splicing) + len(domain.model_bounds)
+    splice = next(row for row in sheet.rows if row.operator == "splice")
+    assert splice.family == "splicing"
+    # Of other pictures of their classes: no more pixels than the limit says, and some of them.
+    pixels = [
+        int((sample[-1].mutant != original).any(axis=2).sum()) for original, sample in zip(sheet.originals, splice.samples, strict=True)
+    ]
+    assert 0 < max(pixels) <= 64 * (Domain().splicing.splice or 0.0)
     assert all(row.words for row in sheet.rows)
     for row in sheet.rows:
         for original, sample in zip(sheet.originals, row.samples, strict=True):

@@ -62,7 +62,7 @@ def _known(name: str) -> None:
     if name not in OPERATORS:
         raise DataError(
             f"The operator {name!r} can't be replayed from its parameters.",
-            hint="Attacks and coverage gradients need the model they were made with; use the saved file of the mutant.",
+            hint="Attacks and gradients need the model, splices another seed input; use the saved file of the mutant.",
         )
 
 

@@ -14,6 +14,7 @@ from gate.domains.image import picture
 from gate.domains.image.limits import Domain
 from gate.domains.image.natural import NaturalOperators
 from gate.domains.image.recipe import Step
+from gate.domains.image.splicing import FAMILY, SPLICING, Splices
 from gate.domains.image.validity import REASONS, ValidityCheck
 from gate.domains.model_operators import MODEL_OPERATORS
 
@@ -42,6 +43,7 @@ class ImageDomain:
         self._validator = validator
         self._limits = limits
         self._operators = NaturalOperators(limits, shape, dtype, value_range)
+        self._splices = Splices(limits, shape)
         self._shape = shape
         self._dtype = np.dtype(dtype)
         self._range = value_range
@@ -75,6 +77,8 @@ class ImageDomain:
 
     def family(self, operator: str) -> str:
         """The family of an operator."""
+        if operator in SPLICING:
+            return FAMILY
         model = MODEL_OPERATORS.get(operator)
         return self._operators.family_of(operator) if model is None else model.family
 
@@ -96,6 +100,23 @@ class ImageDomain:
         columns: dict[str, Any] = {MODEL_OPERATORS[operator].norm: np.full(count, self.model_bounds[operator])}
         none = np.zeros(count, dtype=np.int64)
         return Steps((operator,), none, np.zeros(count), draws, {0: (np.arange(count), columns)}, Step)
+
+    @property
+    def splicing(self) -> tuple[str, ...]:
+        """Names of the splicing operators that are switched on."""
+        return self._splices.names
+
+    def splice_steps(self, operator: str, severities: np.ndarray, draws: np.ndarray, donors: Sequence[str] | None) -> Steps:
+        """N splicing steps of one operator by column; see ``InputDomain``."""
+        return self._splices.steps(operator, severities, draws, donors)
+
+    def takes_donors(self, operator: str) -> bool:
+        """Whether a splicing operator takes its boxes from other seed inputs."""
+        return operator == "splice"
+
+    def splice(self, x: np.ndarray, steps: Steps, donors: np.ndarray | None) -> np.ndarray:
+        """[N, H, W, C] changed by one splicing step each; donors are like ``x``."""
+        return self._splices.apply(x, steps, donors)
 
     def apply(self, x: np.ndarray, steps: Sequence[Any]) -> np.ndarray:
         """[N, H, W, C] mutated by one natural step each."""

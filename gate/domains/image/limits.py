@@ -106,6 +106,13 @@ class Occlusion(_Family):
     pixel_dropout: Share | None = 0.04  # share of pixels
 
 
+class Splicing(_Family):
+    """Boxes that show another part of the picture, or of another one of its class; one too small for a single pixel is left out."""
+
+    block_copy: Annotated[float, Field(ge=0, le=0.5)] | None = 0.02  # share of the area, from elsewhere in the same picture
+    splice: Annotated[float, Field(ge=0, le=0.5)] | None = 0.06  # share of the area, from another seed input of the class
+
+
 class Adversarial(_Family):
     """Bounds of the attacks, share of the value range."""
 
@@ -156,6 +163,7 @@ class Domain(_Family):
     weather: Weather = Weather()
     compression: Compression = Compression()
     occlusion: Occlusion = Occlusion()
+    splicing: Splicing = Splicing()
     adversarial: Adversarial = Adversarial()
     coverage_gradient: CoverageGradient = CoverageGradient()
     marks: Marks = Marks()

@@ -15,6 +15,7 @@ from gate.domains.image.limits import Domain
 from gate.domains.image.operators import OPERATORS
 from gate.domains.image.recipe import Step
 from gate.domains.image.similarity import structural_similarity
+from gate.domains.image.splicing import FAMILY, SPLICING
 from gate.domains.model_operators import MODEL_OPERATORS
 
 __all__ = ["REASONS", "Validity", "ValidityCheck", "check", "valid"]
@@ -23,11 +24,12 @@ REASONS = (
     "unknown_operator",  # a name that the domain does not have
     "operator_off",  # the domain switches it off
     "severity",  # one step beyond its operator's limit
-    "chain_length",  # too many natural operators in a row, or more than one step with the model's help
+    "chain_length",  # too many natural operators in a row, or more than one step of another kind
     "chain_severity",  # together too severe
     "value_range",  # not finite, or values that no file may hold
     "contrast",  # too little of the seed input's contrast is left
     "distance",  # made by the model's help alone, and further away than its bound
+    "area",  # made by splicing alone, and more pixels changed than its share of the area
     "pixel_distance",  # many values changed, and one of them too much
     "similarity",  # too little of the seed input's structure is left
     "validator",  # the user's validator model sees something else than in the seed input
@@ -94,10 +96,11 @@ class ValidityCheck:
     """Holds mutants against one domain.
 
     The recipe: each operator known and switched on, each severity at most 1, the number and the summed severity of the natural steps
-    within ``domain.chain``; at most one step made with the model's help, since bounds add up. The picture: values within the range,
-    contrast (standard deviation over all values) at least ``domain.chain.contrast_kept`` of the seed input's; for recipes without
-    natural steps, the difference from the seed input within the bound of the operator, in that operator's norm. In mixed recipes that
-    bound is kept where the step is made, since only the parent, not the seed input, shows what the step added.
+    within ``domain.chain``; at most one step made with the model's help or by splicing, since bounds add up. The picture: values within
+    the range, contrast (standard deviation over all values) at least ``domain.chain.contrast_kept`` of the seed input's; for recipes
+    without natural steps, the difference from the seed input within the bound of the operator, in that operator's norm; of a splicing
+    operator, the number of pixels that differ. In mixed recipes that bound is kept where the step is made, since only the parent, not
+    the seed input, shows what the step added.
 
     Where the policy asks for them, two more bounds over the whole chain hold recipes without a step of the family geometry:
     ``domain.chain.pixel_distance`` (either fewer than ``few_pixels`` of the values changed, or none by ``pixel_distance`` of the value
@@ -141,7 +144,7 @@ class ValidityCheck:
     def _of_chains(self, chains: Chains) -> _Held:
         held = _Held.of(len(chains))
         natural = chains.lengths > 0
-        held.linf[natural] = np.inf
+        held.linf[natural] = np.inf  # the other two are infinite as it is
         helped = np.zeros(len(chains), dtype=np.int64)  # steps with the model's help that were added
         for rows, steps in chains.links:
             if isinstance(steps, Steps):
@@ -156,9 +159,10 @@ class ValidityCheck:
             alone = table.assisted[which] & ~natural[rows]
             held.linf[rows[alone]] = table.linf[which[alone]]
             held.rms[rows[alone]] = table.rms[which[alone]]
+            held.area[rows[alone]] = table.area[which[alone]]
             held.moved[rows] |= table.geometry[which]
         for row in np.flatnonzero(~natural & (chains.assisted > helped)).tolist():
-            held.linf[row], held.rms[row] = self._bounds(chains[row])
+            held.linf[row], held.rms[row], held.area[row] = self._bounds(chains[row])
         if self._whole_chain:
             for row, parent in enumerate(chains.parents):
                 held.moved[row] |= any(self._operator(step.operator).geometry for step in parent)
@@ -179,18 +183,19 @@ class ValidityCheck:
             if not sum(natural) <= self._chain.severity + _ROUNDING:
                 faults.append(_CODES["chain_severity"])
             held.codes[row] = min(faults, default=_SOUND)
-            held.linf[row], held.rms[row] = self._bounds(recipe)
+            held.linf[row], held.rms[row], held.area[row] = self._bounds(recipe)
             held.moved[row] = any(one.geometry for one in known)
         return held
 
-    def _bounds(self, recipe: Sequence[Any]) -> tuple[float, float]:
-        """L-infinity and root of the mean square, shares of the value range; infinite where natural steps take part."""
+    def _bounds(self, recipe: Sequence[Any]) -> tuple[float, float, float]:
+        """L-infinity and root of the mean square, shares of the value range, and changed pixels, share of the area; infinite where natural
+        steps take part."""
         known = [self._operator(step.operator) for step in recipe]
         if not all(one.assisted for one in known):
-            return np.inf, np.inf
+            return np.inf, np.inf, np.inf
         if not known:
-            return 0.0, np.inf
-        return sum(one.linf for one in known), sum(one.rms for one in known)
+            return 0.0, np.inf, np.inf
+        return sum(one.linf for one in known), sum(one.rms for one in known), sum(one.area for one in known)
 
     def _operator(self, name: str) -> _OfOperator:
         found = self._operators.get(name)
@@ -224,6 +229,11 @@ class ValidityCheck:
                     # Float files hold the bound in single precision.
                     most = bounds[rows] * (high - low) * (1 + 1e-6) + 1e-6 * (high - low)
                     _lower(codes, rows[~(distance(new[rows], old[rows]) <= most)], _CODES["distance"])
+            rows = np.flatnonzero(held.area[part] < np.inf)
+            if len(rows):
+                pixels = (new[rows] != old[rows]).any(axis=3).sum(axis=(1, 2))
+                most = held.area[part][rows] * new[0, :, :, 0].size + _ROUNDING
+                _lower(codes, rows[~(pixels <= most)], _CODES["area"])
             if not self._whole_chain:
                 return
             rows = np.flatnonzero(~held.moved[part])
@@ -260,13 +270,14 @@ class _Held:
     codes: Codes
     linf: Numbers  # shares of the value range; infinite where there is no such bound
     rms: Numbers
+    area: Numbers  # share of the pixels; likewise
     moved: Flags  # by a step of the family geometry
 
     @classmethod
     def of(cls, count: int) -> _Held:
         """N recipes without any step: the seed inputs themselves."""
         codes = np.full(count, _SOUND, dtype=np.int64)
-        return cls(codes, np.zeros(count), np.full(count, np.inf), np.zeros(count, dtype=np.bool_))
+        return cls(codes, np.zeros(count), np.full(count, np.inf), np.full(count, np.inf), np.zeros(count, dtype=np.bool_))
 
 
 @dataclass(frozen=True)
@@ -274,10 +285,11 @@ class _OfOperator:
     """What a domain says of one operator."""
 
     code: int  # what is wrong with it; _SOUND where nothing is
-    assisted: bool
+    assisted: bool  # made with the model's help or by splicing
     geometry: bool
     linf: float
     rms: float
+    area: float = np.inf
 
 
 def _of_operator(name: str, domain: Domain) -> _OfOperator:
@@ -287,6 +299,9 @@ def _of_operator(name: str, domain: Domain) -> _OfOperator:
         code = _SOUND if bound else _CODES["operator_off"]
         norms = (bound or 0.0, np.inf) if model.norm == "linf" else (np.inf, bound or 0.0)
         return _OfOperator(code, True, False, *norms)
+    if name in SPLICING:
+        share = getattr(getattr(domain, FAMILY), name)
+        return _OfOperator(_SOUND if share else _CODES["operator_off"], True, False, np.inf, np.inf, share or 0.0)
     natural = OPERATORS.get(name)
     if natural is None:
         return _OfOperator(_CODES["unknown_operator"], False, False, np.inf, np.inf)
@@ -303,6 +318,7 @@ class _Table:
     geometry: Flags
     linf: Numbers
     rms: Numbers
+    area: Numbers
 
     @classmethod
     def of(cls, operators: Sequence[_OfOperator]) -> _Table:
@@ -312,4 +328,5 @@ class _Table:
             np.array([one.geometry for one in operators], dtype=np.bool_),
             np.array([one.linf for one in operators], dtype=np.float64),
             np.array([one.rms for one in operators], dtype=np.float64),
+            np.array([one.area for one in operators], dtype=np.float64),
         )
