@@ -69,7 +69,7 @@ def descend(
     lowest, highest = (x - reach).clamp(*bounds), (x + reach).clamp(*bounds)
     made: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
     rows = torch.arange(len(x), device=x.device)
-    current, work, columns = x, 0, (0, 0)
+    current, work, columns = x.detach(), 0, (0, 0)
     for step in range(descent.num_steps):
         if not len(rows):
             break
