@@ -142,11 +142,12 @@ def found_after(folder: Path, seed: int, *, guided: bool) -> int | None:
     return None
 
 
+@pytest.mark.slow
 def test_guidance_finds_the_neuron_that_only_low_light_reaches_and_luck_does_not(dusk: Path) -> None:
     guided = [found_after(dusk, seed, guided=True) for seed in range(10)]
     assert sum(work is not None for work in guided) >= 9
-    lucky = [found_after(dusk, seed, guided=False) for seed in range(4)]
-    assert sum(work is not None for work in lucky) <= 1
+    lucky = [found_after(dusk, seed, guided=False) for seed in range(10)]
+    assert sum(work is not None for work in lucky) <= 3
 
 
 def searched(folder: Path, seed: int, steps: int, x: np.ndarray, y: np.ndarray) -> list[Batch]:
