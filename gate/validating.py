@@ -85,7 +85,7 @@ def validating(work: Work, fetched: FetchedValidator | None, private: Path, seed
                 raw = predict_all(worker, seeds.x[:_FIRST], settings.batch_size)
         except Refused as error:
             raise ConfigError(
-                f"{error.what} It can't take the seed inputs.",
+                f"{error.what.rstrip('.')}. It can't take the seed inputs.",
                 where="validator",
                 hint="Take a model of the candidate's input size and channels: it gets the same pictures, read by the same input settings.",
             ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from gate.corpus.corpus_file import CORPUS
@@ -31,7 +32,8 @@ def corpus_of(source: str, into: Path | None = None, *, tracking_uri: str | None
     except (OSError, ValueError):  # a name that can't be a path's
         folder = None
     if folder is None:
-        named = source.startswith("runs:/") or not ("/" in source or "." in source or "\0" in source)
+        # A name of another form is more likely a path that is not there: a store would be searched for it, and be blamed.
+        named = source.startswith("runs:/") or re.fullmatch(r"[0-9a-f]{32}", source) is not None
         if into is None or not named:
             kinds = "a run folder or a corpus file" if into is None else "a run folder, a corpus file, or runs:/<run id>"
             raise DataError("There is no such corpus.", where=source, hint=f"Give {kinds}.")

@@ -181,7 +181,7 @@ def test_a_corpus_is_found_by_file_and_by_folder_and_never_through_a_link_out_of
         corpus_of(str(tmp_path / "run"), tmp_path / "into", tracking_uri=None)
     with pytest.raises(DataError, match="no such corpus"):
         corpus_of("a-run-id-perhaps")  # nothing is fetched
-    for missing in (str(tmp_path / "nowhere"), "a\0b", "x" * 5000 + "/y"):
+    for missing in ("nothere", str(tmp_path / "nowhere"), "a\0b", "x" * 5000 + "/y"):
         with pytest.raises(DataError, match="no such corpus"):
             corpus_of(missing, tmp_path / "into", tracking_uri=None)
 
