@@ -172,7 +172,7 @@ class Arena:
             spent = self.worker.model_calls - begun
             works.append(spent)
             values.append(_together(said["valid"]))
-        assisted = {self.domain.family(name) for name in self.domain.model_bounds}
+        assisted = {self.domain.family(name) for name in (*self.domain.model_bounds, *self.domain.splicing)}
         natural = [key for key in found if assisted.isdisjoint(key[2].split("+"))]
         return Curve(np.array(works), np.array(values), len(natural), executions)
 
