@@ -29,7 +29,7 @@ from gate.randomness import generator, integer
 
 __all__ = ["SearchArm"]
 
-_PRESUMED = 3.0  # how many times the work of the others evolution takes for the same, where they climb; so much less where they can't
+_PRESUMED = 3.0  # how many times the work of the others evolution takes for the same, where they climb; until it is known
 _LEAST_SEVERITY = 0.1  # an entry whose chain has less than this left is not mutated further
 
 
@@ -99,7 +99,7 @@ class SearchArm:
         )
         self._evolution = Evolution(domain, corpus, labels, campaign_seed=campaign_seed)
         # Until one of them has paid, what is thought to cost less for what it finds comes first.
-        self._ways = Payoff(("others", "evolution"), (1.0, _PRESUMED if climbs else 1.0 / _PRESUMED))
+        self._ways = Payoff(("others", "evolution"), (1.0, _PRESUMED if climbs else 1.0))
         self.objective: Objective = "coverage"  # defects once coverage has saturated
         self.entries = EntryChoice(
             corpus,
@@ -206,9 +206,13 @@ class SearchArm:
         if evolved or sought or guided or batch.entries is not None:  # an earlier corpus is neither way
             each = np.full(len(batch.x), 1.0 + batch.model_calls / len(batch.x))
             self._ways.learn(np.full(len(batch.x), int(evolved)), worth, found, each)
+        if evolved:
+            # Its chains begin with what pays, and what they find must not make that look as if it paid no more.
+            assert batch.operators is not None
+            self.choice.learn(batch.operators, worth, found, objective=self.objective)
         if evolved or sought or guided:
             self.entries.worked(len(batch.x) + batch.model_calls)
-            return  # neither choice has had a part in it
+            return  # the strategies have had no part in it
         if batch.entries is None:
             return  # of an earlier corpus: there is nothing to learn about what was chosen
         assert batch.operators is not None
