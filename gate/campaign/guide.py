@@ -86,7 +86,7 @@ class Ways:
 
 
 class Guide:
-    """Makes the batches of the coverage gradient.
+    """Makes the batches of the coverage gradient, and of natural mutants that are told from others.
 
     Args:
         domain: bound and validity.
@@ -132,7 +132,7 @@ class Guide:
         self._way_of: dict[int, int] = {}  # by token of the climbs that have not been taken yet
 
     def propose(self, step: int, count: int) -> Batch | None:
-        """Mutants of a climb, at most ``count``; None where a natural step is due, or there is nothing to climb to."""
+        """Mutants of a climb or told from others, at most ``count``; None where ``granted`` drawn natural mutants are due."""
         way = self._ways.next(generator(self._campaign_seed, "way", step))
         self.granted = max(1, int(count * self._ways.share(way, untried=1.0 if way == NATURAL else TRIED_WITH)))
         if way == NATURAL:
@@ -179,7 +179,7 @@ class Guide:
         """Learns from a batch of the search that has run, and may climb from its natural mutants later.
 
         Args:
-            batch: natural or of a climb.
+            batch: natural, told from others or of a climb.
             worth: float [N], what each mutant was worth.
             first: where the corpus has the first mutant that was worth something; it has the others behind it, in their order.
 
