@@ -38,7 +38,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, list[dict[st
 def test_what_full_precision_answers_rightly_is_no_defect_of_the_search(told: tuple[Result, list[dict[str, Any]]]) -> None:
     result, _ = told
     assert result.campaign is not None
-    assert result.campaign.arms["search"].findings > 50
+    assert result.campaign.arms["search"].findings > 10
     assert result.campaign.precision_only > 5
     assert not result.defects
     assert result.metrics["flaky_findings"].value == 0

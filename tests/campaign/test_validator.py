@@ -74,7 +74,7 @@ def result_with(models: dict[str, Path], out: Path, validator: str | None, **giv
         "model": str(models["trapped"]),
         "classes": CLASSES,
         "data": {"seeds": str(models["seeds"])},
-        "budget": {"executions": 400},
+        "budget": {"executions": 1_500},
         "coverage": {"layers": ("hidden",), "criteria": ("kmnc",)},
         "previous": "none",
         "device": "cpu",

@@ -74,9 +74,9 @@ def failing(limits: Callable[[str, str], Path]) -> Path:
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory, model: Path, seeds: Path) -> Finished:
-    """A run of 400 executions under the policy smoke, with defects; not to be changed."""
+    """A run of 2,000 executions under the policy smoke, with defects; not to be changed."""
     folder = tmp_path_factory.mktemp("finished") / "run"
-    done = in_process("run", "--model", model, "--seeds", seeds, "--policy", "smoke", "--executions", "400", "--out", folder)
+    done = in_process("run", "--model", model, "--seeds", seeds, "--policy", "smoke", "--executions", "2000", "--out", folder)
     assert done.code == 0, done.said
     return Finished(folder)
 

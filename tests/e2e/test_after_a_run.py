@@ -160,7 +160,7 @@ def test_a_second_run_in_a_folder_replaces_the_first_whole(
         return {path.name for path in (tmp_path / "out" / "defects").iterdir()}
 
     def once() -> Any:
-        done = gate_run("--model", candidate, "--executions", "60")
+        done = gate_run("--model", candidate, "--executions", "800")
         assert "ERROR" not in done.said
         record = Finished(tmp_path / "out").record
         assert {defect["id"] for defect in record["defects"]} == on_disk()
@@ -177,7 +177,7 @@ def test_a_second_run_in_a_folder_replaces_the_first_whole(
     shutil.rmtree(candidate)
     save(train(Digits(data[0].x[:300], data[0].y[:300])), candidate)
     before = (tmp_path / "out" / "result.json").read_bytes()
-    done = gate_run("--model", candidate, "--executions", "60")
+    done = gate_run("--model", candidate, "--executions", "800")
     assert done.code == 2
     done.explains("holds a run of another campaign", "the model changed", "--out")
     assert (tmp_path / "out" / "result.json").read_bytes() == before
@@ -188,6 +188,6 @@ def test_a_second_run_in_a_folder_replaces_the_first_whole(
     assert in_process("replay", tmp_path / "out", one["defects"][0]["id"], "--model", candidate).code in (0, 1)
     # An error in between loses no defect, and what the first run measured is not judged as if this one had measured it.
     shutil.rmtree(candidate)
-    assert gate_run("--model", candidate, "--executions", "60").code == 3
+    assert gate_run("--model", candidate, "--executions", "800").code == 3
     assert on_disk() == found
     assert in_process("evaluate", tmp_path / "out", "--policy", "smoke").code == 4

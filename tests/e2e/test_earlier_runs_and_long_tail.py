@@ -52,7 +52,7 @@ def test_the_baselines_run_tag_leads_to_the_earlier_run(
     version = client.create_model_version(registered.name, f"models:/{registered.model_ids['1']}", model_id=registered.model_ids["1"])
     uri = f"models:/{registered.name}/{version.version}"
     there = ("--tracking-uri", registered.url)
-    first = gate_run("--model", uri, *there, "--out", tmp_path / "first", "--executions", "200")
+    first = gate_run("--model", uri, *there, "--out", tmp_path / "first", "--executions", "800")
     assert first.code == 0, first.said
     gate_run("--model", f"models:/{registered.name}/2", "--baseline", uri, *there, "--no-publish")
     record, earlier = Finished(tmp_path / "out").record, Finished(tmp_path / "first").record
@@ -83,7 +83,7 @@ def test_an_earlier_run_of_other_classes_is_refused_and_says_so(finished: Finish
 def test_long_tail_failures_are_counted_by_kind_and_compared_with_the_defects(
     long_tail: Path, gate_run: Callable[..., Done], tmp_path: Path
 ) -> None:
-    done = gate_run("--long-tail", long_tail, "--executions", "1000")
+    done = gate_run("--long-tail", long_tail, "--executions", "3000")
     assert done.code == 0, done.said
     metrics = Finished(tmp_path / "out").record["metrics"]
     accuracy, hits = metrics["long_tail_accuracy"], metrics["long_tail_hit_rate"]

@@ -34,14 +34,14 @@ def hostile(registered: Registered, seeds: Path, tmp_path_factory: pytest.TempPa
     (place / "gate.yaml").write_text(f"classes: {json.dumps(NAMES)}\n", encoding="utf-8")
     done = in_process(
         *("run", "--config", place / "gate.yaml", "--model", f"models:/{registered.name}/1", "--tracking-uri", registered.url),
-        *("--seeds", seeds, "--policy", "baseline", "--executions", "300", "--out", place / "out"),
+        *("--seeds", seeds, "--policy", "baseline", "--executions", "900", "--out", place / "out"),
     )
     return done, Finished(place / "out")
 
 
 def test_the_run_is_an_ordinary_run(hostile: tuple[Done, Finished]) -> None:
     done, run = hostile
-    assert done.code == 4, done.said  # 300 executions are too few for the policy
+    assert done.code == 4, done.said  # 900 executions are too few for the policy
     run.is_whole()
     record = run.record
     assert len({*record["classes"]}) == 10

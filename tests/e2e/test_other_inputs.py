@@ -14,7 +14,7 @@ from gate_command import Done, Finished, in_process
 def test_float_data_keeps_its_dtype_to_the_last_defect(data: tuple[Digits, Digits], gate_run: Callable[..., Done], tmp_path: Path) -> None:
     np.savez(tmp_path / "float.npz", x=(data[1].x / 255).astype(np.float32)[..., None], y=data[1].y)
     (tmp_path / "gate.yaml").write_text("coverage: {layers: ['0', '8'], kmnc_sections: 10}\n")
-    done = gate_run("--config", tmp_path / "gate.yaml", "--seeds", tmp_path / "float.npz", "--executions", "200")
+    done = gate_run("--config", tmp_path / "gate.yaml", "--seeds", tmp_path / "float.npz", "--executions", "1000")
     assert done.code == 0, done.said
     run = Finished(tmp_path / "out")
     assert run.record["campaign"]["fingerprint"]["layers"] == ["0", "8"]

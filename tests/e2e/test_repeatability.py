@@ -47,7 +47,7 @@ def test_twice_the_same_campaign_is_the_same_to_the_byte(
     assert len(left) > 500
     assert {key for key in left.keys() | right.keys() if left.get(key) != right.get(key)} <= EXCEPTED
     assert one.record["defects"]
-    for name in ("corpus.npz", "corpus.jsonl", "coverage.map", "reading.json", "identity.json"):
+    for name in ("corpus.bin", "coverage.map", "seeds.map", "reading.json", "identity.json"):
         assert (one.folder / "campaign" / name).read_bytes() == (other.folder / "campaign" / name).read_bytes(), name
     evidence = [json.loads((run.folder / "campaign/evidence.json").read_text()) for run in (one, other)]
     assert all(part.pop(TIMED_EVIDENCE) > 0 for part in evidence)
@@ -56,4 +56,6 @@ def test_twice_the_same_campaign_is_the_same_to_the_byte(
     assert pictures[0] == pictures[1]
     assert all((one.folder / path).read_bytes() == (other.folder / path).read_bytes() for path in pictures[0])
     # And another seed is another campaign.
-    assert finished.text("campaign/corpus.jsonl").splitlines()[:20] != one.text("campaign/corpus.jsonl").splitlines()[:20]
+    again = Finished(tmp_path / "another seed")
+    assert gate_run("--seed", "8", *options[2:], "--out", again.folder).code == 0
+    assert (again.folder / "campaign/corpus.bin").read_bytes() != (one.folder / "campaign/corpus.bin").read_bytes()

@@ -202,7 +202,7 @@ def test_a_worker_that_fails_over_the_long_tail_ends_the_run_and_is_no_reason_fo
         return answers(self, operation, *arguments, **options)
 
     monkeypatch.setattr(Worker, "call", failing)
-    done = gate_run("--long-tail", long_tail, "--executions", "1000")
+    done = gate_run("--long-tail", long_tail, "--executions", "3000")
     assert done.code == 3, done.said
     record = Finished(tmp_path / "out").record
     assert record["verdict"] == "error"
