@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from gate.metrics.comparison import CONFIDENCE, LEAST_REPEATS, Difference, Trace, compared, equal_work
 from gate.report.coverage import criterion_name
-from gate.report.curve import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, ticks
+from gate.report.curve import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, drawn, ticks
 from gate.report.numbers import amount, count, mark, points, share, short
 from gate.report.text import NAME, visible
 
@@ -196,6 +196,7 @@ def _environment() -> Environment:
     )
     environment.filters["name"] = lambda text: visible(text, NAME)
     environment.filters["thousands"] = count
+    environment.filters["drawn"] = drawn
     return environment
 
 

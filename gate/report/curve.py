@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from gate.report.coverage import NO_SET
 from gate.report.numbers import amount, count, mark, share, short
 from gate.result import CurvePoint
 
-__all__ = ["BOTTOM", "HEIGHT", "LEFT", "RIGHT", "TOP", "WIDTH", "Line", "Panel", "Tick", "panels", "ticks"]
+__all__ = ["BOTTOM", "HEIGHT", "LEFT", "RIGHT", "TOP", "WIDTH", "Line", "Panel", "Tick", "drawn", "panels", "ticks"]
 
 WIDTH, HEIGHT = 340, 220  # user units of a panel
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 42  # room around the lines, for the axes
@@ -121,3 +124,14 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [float(f"{i * step:.12g}") for i in range(first, max(last, first + 1) + 1)]
+
+
+def drawn(points: str) -> Markup:
+    """Points as an SVG takes them, whole: as text they would be cut short where they are many.
+
+    Raises:
+        ValueError: something else than numbers stands among them.
+    """
+    if not re.fullmatch(r"[-0-9., ]*", points):
+        raise ValueError(f"no points of a drawing: {points[:40]!r}")
+    return Markup(points)  # numbers alone

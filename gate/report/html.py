@@ -24,6 +24,7 @@ from gate.report.bar import Bar, bar
 from gate.report.choices import choices_page
 from gate.report.coverage import evidence_flags, false_note
 from gate.report.coverage_tables import coverage_page
+from gate.report.curve import drawn
 from gate.report.gallery import MOST, Card, Gallery, gallery
 from gate.report.invalid_words import reasons_in_words
 from gate.report.marks import marks_page, probes_page
@@ -93,6 +94,7 @@ def _environment() -> Environment:
     )
     environment.filters["name"] = lambda text: visible(text, NAME)
     environment.filters["anchor"] = _anchor
+    environment.filters["drawn"] = drawn
     environment.filters["thousands"] = count
     return environment
 

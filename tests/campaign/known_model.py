@@ -131,7 +131,7 @@ class NumpyWorker:
         signature = np.zeros(len(x), dtype=np.int64)
         if self.covers:
             # A worker that cheats may have sent what is no number.
-            items = (np.nan_to_num(x.reshape(len(x), -1), posinf=0, neginf=0).mean(axis=1) / 256 * SECTIONS).astype(int)
+            items = (np.nan_to_num(x.reshape(len(x), -1).astype(np.float64)).clip(0, 256).mean(axis=1) / 256 * SECTIONS).astype(int)
             for row, item in enumerate(items):
                 self.seen[arm].add(int(item))
                 signature[row] = item + 1 if earns[row] and arm == "search" else 0

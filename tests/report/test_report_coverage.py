@@ -416,3 +416,13 @@ def test_a_drawing_has_the_scale_of_its_kind(values: list[float], kind: str, mar
         assert 12 <= y <= 178
     assert ("%" in panel.words) is (kind == "share")
     assert (panel.note == NO_SET) is (kind == "statistic")
+
+
+def test_a_long_curve_is_drawn_whole(tmp_path: Path) -> None:
+    result = make_run(tmp_path)
+    name = next(iter(result.coverage))
+    curve = tuple(CurvePoint(executions=10 * i, coverage={name: i / 500}, random={}, noise={}, findings=0, defects=0) for i in range(250))
+    page = html.render(result.model_copy(update={"curve": curve}), tmp_path)
+    lines = [points for points in re.findall(r'<polyline class="line search" points="([^"]*)"', page) if len(points.split()) > 100]
+    assert [len(points.split()) for points in lines] == [250]
+    assert all(re.fullmatch(r"[-\d.]+,[-\d.]+", pair) for pair in lines[0].split())
