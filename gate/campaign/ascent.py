@@ -13,16 +13,16 @@ Follows the joint optimisation of Pei et al., "DeepXplore", SOSP 2017, without i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gate.campaign.ascent_options import Ascent
+from gate.campaign.iterates import Iterates
 from gate.coverage.activations import ActivationBatch
 from gate.coverage.items import NeuronCriterion
 
-__all__ = ["Climbed", "climb"]
+__all__ = ["climb"]
 
 Watched = Callable[[Tensor], tuple[ActivationBatch, Tensor]]
 """File values float32 [N, H, W, C] -> activations and raw outputs float32 [N, K]."""
@@ -30,17 +30,6 @@ Watched = Callable[[Tensor], tuple[ActivationBatch, Tensor]]
 _TINY = 1e-12
 _ROUNDED_UP = 0.51  # of a whole step: less would be rounded away
 _LEAST_LUCK = 0.25  # a target counts as lacking between this and 1.25 times what it lacks, so that equal samples differ in their targets
-
-
-@dataclass(frozen=True)
-class Climbed:
-    """What a climb from N samples came to: m mutants, those of the first gradient first."""
-
-    mutants: Tensor  # float32 [m, H, W, C], values that the file dtype can hold
-    rows: Tensor  # int64 [m]: the sample that each came from
-    flat: Tensor  # float32 [m, neurons]: activations
-    raw: Tensor  # float32 [m, K]: outputs
-    work: int  # forward-equivalents
 
 
 def climb(
@@ -56,7 +45,7 @@ def climb(
     bounds: tuple[float, float],
     whole: bool,
     luck: Tensor,
-) -> Climbed:
+) -> Iterates:
     """Climbs from a batch of samples, each towards items of its own.
 
     Args:
@@ -118,9 +107,9 @@ def climb(
                 made.append((tried, rows[kept], seen.flat, answered))
         current, rows, before = following, following_rows, following_lacking
     if not made:
-        return Climbed(x[:0], rows[:0], scale.new_zeros(0, len(scale)), x.new_zeros(0, 0), work)
+        return Iterates(x[:0], rows[:0], scale.new_zeros(0, len(scale)), x.new_zeros(0, 0), work)
     mutants, from_rows, flat_acts, answers = (torch.cat(parts) for parts in zip(*made, strict=True))
-    return Climbed(mutants, from_rows, flat_acts, answers, work)
+    return Iterates(mutants, from_rows, flat_acts, answers, work)
 
 
 def _objective(

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from gate.campaign.ascent import climb
 from gate.campaign.ascent_options import REMEMBERED, Ascent
 from gate.campaign.forward import Forward
+from gate.campaign.iterates import HeldPasses, Iterates
 from gate.campaign.joint_ascent import climb_jointly
 from gate.campaign.screening import best_together, expected
 from gate.coverage.activations import ActivationBatch
@@ -28,7 +29,6 @@ __all__ = ["Climber", "steering"]
 POOL_VALUES = 1 << 24  # activations of inputs that a climb can start from: 64 MiB
 WITHIN = 0.5  # usual spreads: targets that are farther away are aimed at together with others only where none is nearer
 SCREENED_VALUES = 1 << 23  # activations that are told from others at a time
-HELD = 8  # climbs whose passes are kept until the supervisor says which of their mutants may earn coverage
 NEAREST = 4  # a target is climbed to from one of this many inputs which lack least, at first
 TIRED_AFTER = 8.0  # tries without success after which a neuron is a target only a quarter as often
 NEAR = 0.3  # usual spreads: a neuron that lacks twice that is a target only a ninth as often as one that lacks almost nothing
@@ -54,7 +54,7 @@ class Climber:
         self._scale = torch.zeros(0)
         self._runs = 0
         self._recent: dict[int, Tensor] = {}
-        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
+        self.held = HeldPasses(self._layers)
         self._tries: Tensor | None = None  # float64 [criteria * neurons], on the CPU
         self._open: Tensor | None = None  # int64 [criteria * neurons]: open items when last looked at
 
@@ -193,15 +193,15 @@ class Climber:
         targets, scale, criteria = targets.to(x.device), self._usual_spread().to(x.device), steering(suite)
         common: dict[str, Any] = {"epsilon": epsilon, "bounds": bounds, "whole": whole}
 
-        def joint(rows: slice) -> tuple[int, Tensor, Tensor, Tensor, Tensor, int]:
+        def joint(rows: slice) -> tuple[int, Iterates]:
             random = torch.Generator().manual_seed(seed + rows.start)
             start = x[rows].to(torch.float32)
             found, aimed = climb_jointly(self._watched, self._seen, criteria, start, scale, together=ascent.together, luck=random, **common)
             assert self._tries is not None
             self._tries += torch.bincount(aimed.cpu(), minlength=len(self._tries))
-            return rows.start, found.mutants, found.rows, found.flat, found.raw, found.work
+            return rows.start, found
 
-        def part(rows: slice) -> tuple[int, Tensor, Tensor, Tensor, Tensor, int]:
+        def part(rows: slice) -> tuple[int, Iterates]:
             found = climb(
                 self._watched,
                 self._seen,
@@ -213,25 +213,12 @@ class Climber:
                 luck=luck[rows],
                 **common,
             )
-            return rows.start, found.mutants, found.rows, found.flat, found.raw, found.work
+            return rows.start, found
 
         parts = self._forward.with_gradients(len(x), joint if ascent.together else part)
-        some = [one for one in parts if len(one[1])] or parts[:1]
-        self._kept[token] = (torch.cat([one[3] for one in some]), torch.cat([one[4] for one in some]))
-        while len(self._kept) > HELD:
-            del self._kept[next(iter(self._kept))]
-        work = sum(one[5] for one in parts)
-        self._forward.model_calls += work
-        return torch.cat([one[1] for one in some]), torch.cat([one[2] + one[0] for one in some]), work
-
-    def kept(self, token: int) -> tuple[dict[str, Tensor], Tensor]:
-        """Activations and outputs of a climb's mutants, handed out once.
-
-        Raises:
-            KeyError: there was no such climb, or too many since.
-        """
-        flat, raw = self._kept.pop(token)
-        return dict(zip(self._layers, torch.split(flat, list(self._layers.values()), dim=1), strict=True)), raw
+        joined = self.held.hold(token, parts)
+        self._forward.model_calls += joined.work
+        return joined.mutants, joined.rows, joined.work
 
     def _batch(self, flat: Tensor) -> ActivationBatch:
         return ActivationBatch(self._layers, flat)

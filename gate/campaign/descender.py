@@ -8,14 +8,13 @@ from torch import Tensor, nn
 from gate.campaign.descent import descend
 from gate.campaign.descent_options import Descent
 from gate.campaign.forward import Forward
+from gate.campaign.iterates import HeldPasses, Iterates
 from gate.coverage.recorder import Recorder
 from gate.models.differentiable import to_logits
 from gate.models.outputs import OutputKind
 from gate.models.select import pick
 
 __all__ = ["Descender"]
-
-RECENT = 8  # descents whose passes are kept
 
 
 class Descender:
@@ -34,7 +33,7 @@ class Descender:
         self._preprocess = preprocess
         self._kind = kind
         self._layers = {layer.name: layer.neurons for layer in recorder.layers}
-        self._kept: dict[int, tuple[Tensor, Tensor]] = {}
+        self.held = HeldPasses(self._layers)
 
     def descend(
         self,
@@ -57,7 +56,7 @@ class Descender:
         """
         labels, targets = labels.to(x.device), targets.to(x.device)
 
-        def part(rows: slice) -> tuple[int, Tensor, Tensor, Tensor, Tensor, int]:
+        def part(rows: slice) -> tuple[int, Iterates]:
             found = descend(
                 self._watched,
                 lambda raw: to_logits(raw, self._kind),
@@ -69,24 +68,12 @@ class Descender:
                 bounds=bounds,
                 whole=whole,
             )
-            return rows.start, found.mutants, found.rows, found.flat, found.raw, found.work
+            return rows.start, found
 
         parts = self._forward.with_gradients(len(x), part)
-        self._kept[token] = (torch.cat([one[3] for one in parts]), torch.cat([one[4] for one in parts]))
-        while len(self._kept) > RECENT:
-            del self._kept[next(iter(self._kept))]
-        work = sum(one[5] for one in parts)
-        self._forward.model_calls += work
-        return torch.cat([one[1] for one in parts]), torch.cat([one[2] + one[0] for one in parts]), work
-
-    def kept(self, token: int) -> tuple[dict[str, Tensor], Tensor]:
-        """Activations and outputs of a descent's mutants, handed out once.
-
-        Raises:
-            KeyError: there was no such descent, or too many since.
-        """
-        flat, raw = self._kept.pop(token)
-        return dict(zip(self._layers, torch.split(flat, list(self._layers.values()), dim=1), strict=True)), raw
+        joined = self.held.hold(token, parts)
+        self._forward.model_calls += joined.work
+        return joined.mutants, joined.rows, joined.work
 
     def _watched(self, x: Tensor, gradients: bool) -> tuple[Tensor, Tensor]:
         with torch.set_grad_enabled(gradients), self._recorder.recording():

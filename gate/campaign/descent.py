@@ -13,31 +13,20 @@ a linear model needs (Moosavi-Dezfooli et al., CVPR 2016). It differs from such 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gate.campaign.descent_options import Descent
+from gate.campaign.iterates import Iterates
 
-__all__ = ["Descended", "descend"]
+__all__ = ["descend"]
 
 Watched = Callable[[Tensor, bool], tuple[Tensor, Tensor]]
 """File values float32 [N, H, W, C], whether with gradients -> activations float32 [N, neurons] and raw outputs float32 [N, K]."""
 
 _TINY = 1e-12
 _ROUNDED_UP = 0.51  # of a whole step: less would be rounded away
-
-
-@dataclass(frozen=True)
-class Descended:
-    """What a descent from N samples came to: m mutants, step by step."""
-
-    mutants: Tensor  # float32 [m, H, W, C], values that the file dtype can hold
-    rows: Tensor  # int64 [m]: the sample that each came from
-    flat: Tensor  # float32 [m, neurons]: activations
-    raw: Tensor  # float32 [m, K]: outputs
-    work: int  # forward-equivalents
 
 
 def descend(
@@ -51,7 +40,7 @@ def descend(
     epsilon: float,
     bounds: tuple[float, float],
     whole: bool,
-) -> Descended:
+) -> Iterates:
     """Descends from a batch of samples, each towards a class of its own.
 
     Args:
@@ -96,9 +85,9 @@ def descend(
         work += len(rows)
         made.append((current, rows, flat.detach(), raw.detach()))
     if not made:
-        return Descended(x[:0], rows[:0], x.new_zeros(0, columns[0]), x.new_zeros(0, columns[1]), work)
+        return Iterates(x[:0], rows[:0], x.new_zeros(0, columns[0]), x.new_zeros(0, columns[1]), work)
     mutants, from_rows, flats, raws = (torch.cat(parts) for parts in zip(*made, strict=True))
-    return Descended(mutants, from_rows, flats, raws, work)
+    return Iterates(mutants, from_rows, flats, raws, work)
 
 
 def _margin(scores: Tensor, labels: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,6 @@ mutant that comes nearest to the boundary, and then given up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,9 +15,9 @@ import numpy.typing as npt
 
 from gate.campaign.batch import Batch
 from gate.campaign.descent_options import Descent
+from gate.campaign.kept_batch import kept_batch
 from gate.campaign.margin_lines import Lines
 from gate.campaign.supervisor import Worker
-from gate.domains.chains import Chains
 from gate.domains.domain import InputDomain
 from gate.errors import WorkerError
 from gate.randomness import generator
@@ -107,7 +106,22 @@ class Descents:
         work = int(said["work"])
         if not len(made["rows"]):
             return None, work
-        return self._batch(step, token, parents, seeds, recipes, made["x"], made["rows"], work), work
+        batch = kept_batch(
+            self._domain,
+            OPERATOR,
+            self._position,
+            step,
+            token,
+            parents=parents,
+            recipes=recipes,
+            seeds=self._seeds,
+            origins=seeds,
+            made=made["x"],
+            rows=made["rows"],
+            work=work,
+            random=generator(self._campaign_seed, "descended", step),
+        )
+        return batch, work
 
     def _next(self, count: int) -> npt.NDArray[np.int64]:
         """Pairs int64 [n], not yet done: those never tried before those tried once, of either the nearest first."""
@@ -129,31 +143,6 @@ class Descents:
             for place, row in enumerate(rows.tolist()):
                 recipes[row] = (made[place],)
         return parents, recipes
-
-    def _batch(
-        self,
-        step: int,
-        token: int,
-        parents: np.ndarray,
-        origins: npt.NDArray[np.int64],
-        recipes: Sequence[tuple[Any, ...]],
-        made: np.ndarray,
-        rows: npt.NDArray[np.int64],
-        work: int,
-    ) -> Batch:
-        seeds = origins[rows]
-        mutants = self._domain.bound(made, parents[rows], OPERATOR)
-        # What had to be cut back is not what the worker ran.
-        as_run = (mutants == made).reshape(len(made), -1).all(axis=1)
-        draws = generator(self._campaign_seed, "descended", step).integers(2**31, size=len(rows))
-        lengths = np.array([len(recipe) for recipe in recipes], dtype=np.int64)[rows]
-        severities = np.array([sum(one.severity for one in recipe) for recipe in recipes], dtype=np.float64)[rows]
-        chains = Chains([recipes[row] for row in rows.tolist()], (), lengths, severities, np.zeros(len(rows), dtype=np.int64))
-        chains = chains.then(np.arange(len(rows)), self._domain.model_steps(OPERATOR, draws), None)
-        faults = self._domain.check(mutants, self._seeds[seeds], chains)
-        faults[~as_run & (faults < 0)] = self._domain.reasons.index("distance")
-        operators = np.full(len(rows), self._position, dtype=np.int64)
-        return Batch("search", step, mutants, seeds, chains, faults < 0, work - len(rows), operators, faults=faults, kept=token)
 
 
 def _nearest(

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from gate.campaign.ascent_options import REMEMBERED, Ascent
 from gate.campaign.batch import Batch
+from gate.campaign.kept_batch import kept_batch
 from gate.campaign.paths import SHARES, Paths
 from gate.campaign.supervisor import Request, Worker
 from gate.corpus.corpus import Corpus
@@ -164,7 +165,21 @@ class Guide:
             self.wasted += int(said["work"])
             return None
         self._way_of[self._climbs] = way
-        return self._batch(step, parents, seeds, recipes, made["x"], made["rows"], said["work"])
+        return kept_batch(
+            self._domain,
+            OPERATOR,
+            self._position,
+            step,
+            self._climbs,
+            parents=parents,
+            recipes=recipes,
+            seeds=self._corpus.seeds,
+            origins=seeds,
+            made=made["x"],
+            rows=made["rows"],
+            work=said["work"],
+            random=generator(self._campaign_seed, "climbed", step),
+        )
 
     def tell(self, *, due: bool = False) -> None:
         """Tells the worker which inputs it may climb from from now on; with ``due`` only where it would soon forget them."""
@@ -276,28 +291,3 @@ class Guide:
             seeds.append(origin)
             recipes.append(tuple(recipe))
         return inputs, np.array(seeds, dtype=np.int64), recipes
-
-    def _batch(
-        self,
-        step: int,
-        parents: np.ndarray,
-        origins: npt.NDArray[np.int64],
-        recipes: list[tuple[Any, ...]],
-        made: np.ndarray,
-        rows: npt.NDArray[np.int64],
-        work: int,
-    ) -> Batch:
-        seeds = origins[rows]
-        mutants = self._domain.bound(made, parents[rows], OPERATOR)
-        # What had to be cut back is not what the worker ran.
-        as_run = (mutants == made).reshape(len(made), -1).all(axis=1)
-        draws = generator(self._campaign_seed, "climbed", step).integers(2**31, size=len(rows))
-        lengths = np.array([len(recipe) for recipe in recipes], dtype=np.int64)[rows]
-        severities = np.array([sum(one.severity for one in recipe) for recipe in recipes], dtype=np.float64)[rows]
-        chains = Chains([recipes[row] for row in rows.tolist()], (), lengths, severities, np.zeros(len(rows), dtype=np.int64))
-        chains = chains.then(np.arange(len(rows)), self._domain.model_steps(OPERATOR, draws), None)
-        faults = self._domain.check(mutants, self._corpus.seeds[seeds], chains)
-        faults[~as_run & (faults < 0)] = self._domain.reasons.index("distance")
-        valid = faults < 0
-        operators = np.full(len(rows), self._position, dtype=np.int64)
-        return Batch("search", step, mutants, seeds, chains, valid, work - len(rows), operators, faults=faults, kept=self._climbs)

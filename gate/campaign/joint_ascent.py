@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gate.campaign.ascent import Climbed, Watched
+from gate.campaign.ascent import Watched
+from gate.campaign.iterates import Iterates
 from gate.campaign.screening import best_together, uncovered
 from gate.coverage.activations import ActivationBatch
 from gate.coverage.items import NeuronCriterion
@@ -40,7 +41,7 @@ def climb_jointly(
     bounds: tuple[float, float],
     whole: bool,
     luck: torch.Generator,
-) -> tuple[Climbed, Tensor]:
+) -> tuple[Iterates, Tensor]:
     """Takes one step from each of a batch of samples in several versions, at most twice ``together`` a sample in the mean.
 
     Args:
@@ -85,10 +86,10 @@ def climb_jointly(
     targets = (which * len(scale) + neurons)[gap != 0]
     rows = chosen // steps
     if not len(chosen):
-        return Climbed(x[:0], rows, scale.new_zeros(0, len(scale)), x.new_zeros(0, 0), work), targets
+        return Iterates(x[:0], rows, scale.new_zeros(0, len(scale)), x.new_zeros(0, 0), work), targets
     mutants = moved.flatten(0, 1)[chosen]
     seen, raw = forward(mutants)
-    return Climbed(mutants, rows, seen.flat, raw, work + len(mutants)), targets
+    return Iterates(mutants, rows, seen.flat, raw, work + len(mutants)), targets
 
 
 def _nearest(criteria: Sequence[NeuronCriterion], at: ActivationBatch, scale: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

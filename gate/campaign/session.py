@@ -273,7 +273,7 @@ class Session:
     def do_run_kept(self, arrays: Arrays, *, arm: str, token: int) -> Answer:
         """The same for the mutants of a climb (or, where the token is negative, of a descent), whose passes were kept: no model call."""
         made = self._descender if token < 0 else self._climber
-        return self._counted(arm, *made.kept(token), arrays["earns"])
+        return self._counted(arm, *made.held.hand_out(token), arrays["earns"])
 
     def _counted(self, arm: str, acts: dict[str, Tensor], raw: Tensor, earning: np.ndarray) -> Answer:
         earns = torch.from_numpy(earning)  # stays on the CPU, see gate.coverage.base.split

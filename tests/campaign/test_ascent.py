@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gate.campaign.ascent import Climbed, climb
+from gate.campaign.ascent import climb
 from gate.campaign.ascent_options import Ascent
+from gate.campaign.iterates import Iterates
 from gate.coverage import criterion
 from gate.coverage.activations import ActivationBatch
 from gate.coverage.items import NeuronCriterion
@@ -36,7 +37,7 @@ def open_above(highs: list[float]) -> NeuronCriterion:
 
 def climbed(
     x: Tensor, criteria: list[NeuronCriterion], *, module: nn.Module | None = None, epsilon: float = 15.0, **options: Any
-) -> Climbed:
+) -> Iterates:
     model = Mean() if module is None else module
     whole, targets = options.pop("whole", True), options.pop("goal", torch.zeros(len(x), dtype=torch.int64))
 

@@ -15,8 +15,9 @@ from saved_models import Stripes, load_parameters, save
 from torch import Tensor
 
 from gate.campaign.answers import Answers
-from gate.campaign.descent import Descended, descend
+from gate.campaign.descent import descend
 from gate.campaign.descent_options import Descent
+from gate.campaign.iterates import Iterates
 from gate.campaign.session import Session
 from gate.errors import WorkerError
 
@@ -39,7 +40,7 @@ class Model:
 
 def run(
     model: Model, x: Tensor, labels: list[int], targets: list[int], epsilon: float = 20.0, *, whole: bool = True, **how: Any
-) -> Descended:
+) -> Iterates:
     return descend(
         model,
         lambda raw: raw,
