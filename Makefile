@@ -12,7 +12,7 @@ TESTS := $(VENV)/.ready-to-test
 IMAGENET := $(VENV)/.ready-for-imagenet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-imagenet test test-slow lint format docs bench-coverage bench-throughput bench-guidance bench-adversarial gpu-check chromium
+.PHONY: help demo demo-imagenet test test-slow test-properties lint format docs bench-coverage bench-throughput bench-guidance bench-adversarial gpu-check chromium
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -30,6 +30,9 @@ test: chromium lint  ## everything that must hold before a merge
 
 test-slow: chromium $(TESTS)  ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+test-properties: chromium $(TESTS)  ## the property tests, with examples that were not tried before
+	HYPOTHESIS_PROFILE=default $(BIN)/python -m pytest -m 'hypothesis and not slow'
 
 lint: $(TESTS)  ## style, types, and the order of imports between rooms
 	$(BIN)/ruff check .

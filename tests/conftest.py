@@ -13,12 +13,17 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 CHROMIUM = Path("/usr/bin/chromium")
 START_ATTEMPTS = 3
 START_SECONDS = 120.0
+
+# A merge is judged by the same examples every time; `make test-properties` looks for new ones.
+hypothesis.settings.register_profile("same-examples", derandomize=True, database=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same-examples"))
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["DO_NOT_TRACK"] = "true"

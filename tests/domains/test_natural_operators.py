@@ -140,6 +140,20 @@ def test_more_severity_changes_more_over_fifty_pictures(name: str, kind: str, di
     assert all(less < more for less, more in itertools.pairwise(distances)), distances
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_the_smallest_severities_give_numbers(name: str, dtype: type) -> None:
+    shapes = ((1, 1, 1), (2, 1, 3), (5, 7, 1), (28, 28, 3))
+    for shape, severity in itertools.product(shapes, (5e-324, 7.2e-154, 1e-40, 1e-20, 1e-9, 1e-6)):
+        operators = on_all_names(shape, dtype)
+        if name in operators.names:
+            mutant = operators.apply(picture(shape, dtype, 3)[None], [operators.step(name, severity, 7)])
+            assert np.isfinite(mutant).all()
+            assert mutant.min() >= 0
+            assert mutant.max() <= (255 if dtype is np.uint8 else 1)
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     name=st.sampled_from(NAMES),

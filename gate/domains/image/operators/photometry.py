@@ -42,6 +42,8 @@ __all__ = [
     "UnsharpMask",
 ]
 
+SMALLEST_STEP = 1e-6  # of posterizing, in shares of the value range: below it nothing is seen, and far below its inverse is infinite
+
 Severities = npt.NDArray[np.float64]
 Draws = npt.NDArray[np.float64]
 
@@ -220,8 +222,9 @@ class Posterize(_Photometry):
     def changed(self, xp: Arrays, images: Array, parameters: Columns) -> Array:
         step = parameters["step"]
         phase = per_sample(xp, parameters["phase"])
-        levels = xp.rint(images * per_sample(xp, 1 / np.where(step > 0, step, 1.0)) + phase) - phase
-        return xp.where(xp.constant(step > 0).reshape(-1, 1, 1, 1), levels * per_sample(xp, step), images)
+        some = step > SMALLEST_STEP
+        levels = xp.rint(images * per_sample(xp, 1 / np.where(some, step, 1.0)) + phase) - phase
+        return xp.where(xp.constant(some).reshape(-1, 1, 1, 1), levels * per_sample(xp, step), images)
 
 
 class Solarize(_Photometry):
