@@ -26,6 +26,7 @@ __all__ = [
     "OutputSettings",
     "SearchSettings",
     "Settings",
+    "TriageSettings",
     "duration",
     "joined_by_plus",
     "kind_of",
@@ -244,6 +245,19 @@ class SearchSettings(_Section):
     compile: bool = False  # torch.compile
 
 
+class TriageSettings(_Section):
+    """How much of the budget explaining the defects may take; see docs/triage.md."""
+
+    share: float = Field(default=0.25, ge=0, le=0.9)  # of the budget, at most; what there is no budget for is listed as not explained
+    minimize: float | None = None  # seconds, written 30s: at most as many model calls as take so long; None: half of the share
+    per_root_cause: int = Field(default=3, ge=0, le=100)  # defects of each root cause that are attributed
+
+    @field_validator("minimize", mode="before")
+    @classmethod
+    def _duration(cls, value: Any) -> Any:
+        return value if value is None else duration(value)
+
+
 class BudgetSettings(_Section):
     """The campaign ends at whichever comes first; None sets no limit. Wall time counts from the start of the command."""
 
@@ -272,6 +286,7 @@ class Settings(_Section):
     data: DataSettings = DataSettings()
     coverage: CoverageSettings = CoverageSettings()
     search: SearchSettings = SearchSettings()
+    triage: TriageSettings = TriageSettings()
     budget: BudgetSettings = BudgetSettings()
     policy: str = "baseline"
     device: str = "auto"  # auto | cpu | cuda | cuda:N
@@ -372,6 +387,7 @@ _SECTIONS: dict[str, type[_Section]] = {
     "data": DataSettings,
     "coverage": CoverageSettings,
     "search": SearchSettings,
+    "triage": TriageSettings,
     "budget": BudgetSettings,
 }
 _NAMES_TOO = ("previous", "policy", "model", "baseline", "corpus", "validator")  # a name or a URI where there is no such file
@@ -402,7 +418,7 @@ def _environment_value(key: str, text: str) -> Any:
     annotation = (
         _SECTIONS[field_section].model_fields[leaf].annotation if field_section in _SECTIONS else Settings.model_fields[key].annotation
     )
-    if annotation in (str, str | None) or key in ("budget.wall", "budget.device"):
+    if annotation in (str, str | None) or key in ("budget.wall", "budget.device", "triage.minimize"):
         return text
     return parse(text.encode("utf-8", "surrogateescape"), ENVIRONMENT_PREFIX + key.replace(".", "_").upper()).data
 

@@ -43,6 +43,7 @@ from gate.domains.image.dataset import ImageSet, load_images
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.signature import complete_input
 from gate.errors import ConfigError, DataError, EvidenceError, GateError, ModelError, OutputError, RegistryError
+from gate.explaining import begin, expected_seconds, explain, simplify
 from gate.metrics.evidence import (
     CleanEvidence,
     LongTailEvidence,
@@ -393,6 +394,8 @@ def _fuzz(
     work.interrupted = campaign.outcome.stop_reason == "interrupted"
     work.events.emit("phase", name="triage")
     _save_campaign(work, worker, campaign)
+    begin(work)
+    _too_late(work, lambda: simplify(work, worker, domain, preflight))
     if "long_tail" in sets:
         late = _too_late(work, lambda: _long_tail(work, worker, domain, sets["long_tail"], preflight.output_kind))
         if late is not None:
@@ -402,6 +405,7 @@ def _fuzz(
         late = _too_late(work, lambda: _regression(work, worker, domain, preflight.output_kind, replayed))
         if late is not None:
             work.regression_reason = f"{late} before the earlier run was replayed"
+    _too_late(work, lambda: explain(work, worker, domain, preflight))
     work.deadline.begin("the worker was asked what it did", Stage.CLOSE)
     if not worker.given_up:
         with contextlib.suppress(BudgetSpent, Interrupted):
@@ -542,6 +546,7 @@ def _confirm(work: Work, finding: Finding) -> bool:
     for defect in work.confirmer.defects[before:]:
         said = {"arm": defect.arm, "label": defect.label, "predicted": defect.predicted, "families": list(defect.families)}
         work.events.emit("defect", id=defect.id, **said)
+    work.budget.explaining = expected_seconds(work)
     return confirmed
 
 

@@ -251,6 +251,8 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
         ),
         defects=defects,
         root_causes=root_causes(defects, work.classes),
+        triage=work.triage,
+        feature_map=work.feature_map,
         probes=work.probes,
         universal_marks=work.marks,
         isolation={"process": "own process group", "environment": "allow-list", "network": "not restricted", "files": "not restricted"},

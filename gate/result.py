@@ -19,6 +19,7 @@ __all__ = [
     "UNREACHED_EXAMPLES",
     "UNREACHED_PLACES",
     "ArmSummary",
+    "Attribution",
     "CampaignSummary",
     "ClassCoverage",
     "ControlComparison",
@@ -28,10 +29,18 @@ __all__ = [
     "DataSetInfo",
     "Defect",
     "Discovery",
+    "EarlierCause",
+    "FamilyMargin",
+    "FeatureMap",
+    "FlakyFinding",
+    "Heat",
     "LayerSummary",
+    "MapPoint",
     "MarksSummary",
     "Metric",
+    "Minimal",
     "ModelInfo",
+    "NeuronEffect",
     "OperatorWeights",
     "PolicyInfo",
     "PreflightCheck",
@@ -43,6 +52,8 @@ __all__ = [
     "RuleResult",
     "Status",
     "StrategySummary",
+    "Subgroup",
+    "TriageSummary",
     "UniversalMark",
     "Unreached",
     "Verdict",
@@ -354,6 +365,50 @@ class RuleResult(_Frozen):
     meaning: str = ""  # what the metric means, one sentence
 
 
+class Minimal(_Frozen):
+    """What minimising left of a defect's recipe. The defect's own recipe, severity, families and mutant are the minimised ones."""
+
+    found_recipe: tuple[dict[str, Any], ...]  # as the campaign found it
+    found_severity: float
+    found_area: float  # share of the positions that the found mutant changed
+    area: float  # share of the positions that the minimised mutant changes, 0 to 1
+    model_calls: int  # spent on this defect, in forward-equivalents
+    complete: bool  # nothing simpler is known to fail; False where the allowance ended first
+
+
+class NeuronEffect(_Frozen):
+    """What restoring one neuron's clean value does to a mutant's answer."""
+
+    layer: str
+    neuron: int
+    effect: float  # share of the way back from the mutant's margin to the seed input's; 1 is all of it, below 0 is further away
+    restores: bool  # whether the seed input's answer comes back
+
+
+class Heat(_Frozen):
+    """Where in the picture the answers come from, before and after, and whether the change lies there."""
+
+    method: str  # grad_cam_pp | rollout | legrad | occlusion
+    layer: str | None  # None where no layer was looked at
+    overlap: float  # share of the mutant's heat which lies where the change is
+    focus_before: float  # share of the positions that hold half of the heat: small is focused
+    focus_after: float
+    moved: float  # distance between the two heat maps: 0 the same, 1 nothing in common
+    where: Literal["on_the_change", "elsewhere", "unclear"]  # the change hit what the model looks at; the decision drifted elsewhere
+
+
+class Attribution(_Frozen):
+    """Which neurons and which part of the picture a defect comes from."""
+
+    neurons: tuple[NeuronEffect, ...] = ()  # by effect, the largest first
+    patched: int = 0  # neurons that were tried
+    of: int = 0  # neurons that there are
+    neurons_reason: str | None = None  # why none were tried
+    heat: Heat | None = None
+    heat_reason: str | None = None  # why there is none
+    model_calls: int = 0
+
+
 class Defect(_Frozen):
     """A confirmed finding. ``files`` are relative to the run folder."""
 
@@ -364,17 +419,29 @@ class Defect(_Frozen):
     predicted: int | None  # None for a fault such as a non-finite output
     confidence_before: float | None
     confidence_after: float | None
-    oracle: str  # changed_prediction | non_finite
+    oracle: str  # the one with the lowest rank that complains; see gate.oracles
+    also: tuple[str, ...] = ()  # other oracles that complain about the same mutant
+    detail: str | None = None  # of the fault, in words: the numeric path, the exception
     operator: str  # the last operator of the recipe
     family: str  # dominant family; before minimising, the sorted families joined by "+"
     families: tuple[str, ...]
     natural: bool  # every operator of the recipe is a natural one
     severity: float
     recipe: tuple[dict[str, Any], ...]
-    type: str | None = None
+    type: str | None = None  # see gate.triage.classify
     root_cause: str
-    neurons: tuple[str, ...] = ()
-    files: dict[str, str] = Field(default_factory=dict)  # original, mutant, diff, data
+    neurons: tuple[str, ...] = ()  # "layer[neuron]", by effect
+    minimal: Minimal | None = None  # None: not minimised
+    attribution: Attribution | None = None  # None: not attributed
+    baseline: int | None = None  # what the baseline predicts for the same file; None where there is none or its answer is not finite
+    files: dict[str, str] = Field(default_factory=dict)  # original, mutant, diff, cam_before, cam, long_tail, found, original_data, ...
+
+
+class Subgroup(_Frozen):
+    """Defects of a root cause that lie together in feature space."""
+
+    size: int
+    example: str  # defect id
 
 
 class RootCause(_Frozen):
@@ -386,6 +453,75 @@ class RootCause(_Frozen):
     size: int
     example: str  # defect id
     repair: str | None = None
+    oracle: str = ""
+    label: int | None = None
+    predicted: int | None = None
+    family: str = ""
+    range: dict[str, tuple[float, float]] = Field(default_factory=dict)  # by parameter, in its unit: of the minimised defects
+    status: Literal["new", "known", "back"] | None = None  # beside the earlier run; None where there is none
+    explained: int = 0  # defects of it that were attributed
+    subgroups: tuple[Subgroup, ...] = ()  # the largest first; empty where they could not be told apart
+    outside: int = 0  # defects that belong to no subgroup
+
+
+class EarlierCause(_Frozen):
+    """A root cause of the earlier run, or of one before it."""
+
+    id: str
+    title: str
+    size: int
+    status: Literal["fixed", "known", "back"]
+
+
+class FlakyFinding(_Frozen):
+    """A finding that did not come back every time: no defect."""
+
+    id: str
+    seed_id: str
+    label: int | None
+    oracle: str
+    families: tuple[str, ...]
+    seen: dict[str, int]  # answers (class numbers, or the fault) over the replays
+    files: dict[str, str] = Field(default_factory=dict)
+
+
+class TriageSummary(_Frozen):
+    """What explaining the defects took, and what there was no budget for."""
+
+    share: float  # of the budget
+    allowed: int  # forward-equivalents
+    spent: int
+    minimised: int = 0
+    merged: int = 0  # defects that turned out to be others' duplicates once they were minimised
+    attributed: int = 0
+    not_explained: tuple[str, ...] = ()  # root causes of which no defect was attributed
+    reason: str | None = None  # why
+
+
+class MapPoint(_Frozen):
+    """One input on the map of features."""
+
+    x: float  # 0 to 1
+    y: float
+    label: int
+    defect: str | None = None  # of a mutant: the defect's id; None for a seed input
+
+
+class FeatureMap(_Frozen):
+    """Penultimate features in two dimensions: how the mutants lie between the classes. Distances far apart mean nothing (t-SNE)."""
+
+    method: str
+    points: tuple[MapPoint, ...] = ()
+    reason: str | None = None  # why there is none
+
+
+class FamilyMargin(_Frozen):
+    """How far seed inputs stand one family of natural mutants, in the judging arm."""
+
+    family: str
+    seeds: int  # with a valid mutant of this family alone
+    failed: int
+    severities: tuple[float, ...] = ()  # ascending: of each seed input that failed, the smallest severity that did
 
 
 class ProbeOracle(_Frozen):
@@ -466,6 +602,11 @@ class Result(_Frozen):
     rules: tuple[RuleResult, ...] = ()
     defects: tuple[Defect, ...] = ()
     root_causes: tuple[RootCause, ...] = ()
+    earlier_causes: tuple[EarlierCause, ...] = ()  # of the earlier run
+    quarantine: tuple[FlakyFinding, ...] = ()
+    triage: TriageSummary | None = None
+    feature_map: FeatureMap | None = None
+    margins: tuple[FamilyMargin, ...] = ()
     probes: ProbesSummary | None = None
     universal_marks: MarksSummary | None = None
     isolation: dict[str, Any] = Field(default_factory=dict)

@@ -19,7 +19,18 @@ from gate.corpus.corpus_file import CorpusFile, CorpusWriter
 from gate.metrics.evidence import CleanEvidence, LongTailEvidence, RegressionEvidence
 from gate.policy.load import LoadedPolicy
 from gate.registry.resolve import ModelReference
-from gate.result import DataSetInfo, LayerSummary, MarksSummary, ModelInfo, PreflightCheck, PreviousInfo, ProbesSummary
+from gate.result import (
+    DataSetInfo,
+    FeatureMap,
+    LayerSummary,
+    MarksSummary,
+    ModelInfo,
+    PreflightCheck,
+    PreviousInfo,
+    ProbesSummary,
+    TriageSummary,
+)
+from gate.triage.allowance import Allowance
 from gate.triage.confirm import Confirmer
 
 __all__ = ["Work"]
@@ -72,6 +83,9 @@ class Work:
     probes_compared: int = 0  # in other company and on other numeric paths
     probes_disagreeing: int = 0
     marks: MarksSummary | None = None
+    allowance: Allowance | None = None  # of explaining what was found
+    triage: TriageSummary | None = None
+    feature_map: FeatureMap | None = None
     gradients: bool = True
     steerable: bool = True  # whether a guiding criterion can say which way a neuron has to move
     layers: tuple[LayerSummary, ...] = ()  # watched

@@ -33,6 +33,7 @@ class Budget:
     _released: float = 0.0  # seconds since then for which it was not
     _released_since: float | None = None
     triage: float = 0.0  # seconds that triage is expected to take
+    explaining: float = 0.0  # ... and explaining what has been found so far
 
     @property
     def seconds(self) -> float:
@@ -61,7 +62,9 @@ class Budget:
     def reserve(self) -> float:
         """Seconds of the wall budget that fuzzing must leave for what comes after it."""
         wall = self.settings.wall
-        return 0.0 if wall is None else min(RESERVED_SHARE * wall, RESERVED_AT_MOST) + min(self.triage, TRIAGE_AT_MOST * wall)
+        if wall is None:
+            return 0.0
+        return min(RESERVED_SHARE * wall, RESERVED_AT_MOST) + min(self.triage, TRIAGE_AT_MOST * wall) + self.explaining
 
     def hold_device(self) -> None:
         """Says that the worker is up."""

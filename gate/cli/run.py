@@ -28,6 +28,7 @@ __all__ = ["command"]
 @click.option("--executions", type=int, help="Mutants to run through the model.")
 @click.option("--device-budget", help="Time for which the device is held: 90s, 10m, 2h.")
 @click.option("--device", help="auto, cpu, cuda or cuda:0.")
+@click.option("--minimize", help="Time for making defects simpler, counted in model calls: 30s, 2m; half of triage's share where absent.")
 @click.option("--workers", type=int, help="Processes that run the model; the result is the same for any number.")
 @click.option("--threads", type=int, help="CPU threads of each of them; one for each core where absent.")
 @click.option("--batch-size", type=int, help="Samples in one forward pass.")
@@ -52,6 +53,7 @@ def command(config: Path | None, show_config: bool, **options: Any) -> int:
         "budget": "budget.wall",
         "executions": "budget.executions",
         "amp": "search.amp",
+        "minimize": "triage.minimize",
         "device_budget": "budget.device",
     }
     loaded = load(config, command_line={keys.get(name, name): value for name, value in options.items()})
