@@ -72,7 +72,7 @@ from gate.result import (
     exit_code_of,
 )
 from gate.triage.confirm import Confirmer
-from gate.triage.long_tail import match
+from gate.triage.long_tail import match, save_matches
 from gate.triage.regression import FRESH_MUTANTS, EarlierRun, Recurrence, read_earlier, replay_earlier, same_classes
 from gate.trust.digest import digest
 from gate.validating import fetch_validator, validating
@@ -584,6 +584,14 @@ def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, 
         return
     work.long_tail = evidence.model_copy(update={"radius": matched.radius, "chance": matched.chance})
     work.long_tail_hits = {defect.id: hit for defect, hit in zip(defects, matched.hits, strict=True)}
+    save_matches(
+        work.confirmer.defects,
+        {defect.id: row for defect, row in zip(defects, matched.nearest, strict=True)},
+        samples=tail.x[wrong],
+        kinds=[tail.kinds[row] for row in wrong] if tail.kinds else [],
+        domain=domain,
+        folder=work.folder.path,
+    )
 
 
 def _earlier_run(work: Work, private: Path, seeds: ImageSet) -> _Earlier | None:

@@ -434,6 +434,7 @@ class Defect(_Frozen):
     minimal: Minimal | None = None  # None: not minimised
     attribution: Attribution | None = None  # None: not attributed
     baseline: int | None = None  # what the baseline predicts for the same file; None where there is none or its answer is not finite
+    long_tail_kind: str | None = None  # of the long-tail sample in files["long_tail"], where the set names kinds
     files: dict[str, str] = Field(default_factory=dict)  # original, mutant, diff, cam_before, cam, long_tail, found, original_data, ...
 
 

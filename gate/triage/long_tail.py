@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
+from gate.domains.domain import InputDomain
 from gate.randomness import generator
+from gate.result import Defect
 
-__all__ = ["LongTailMatch", "match"]
+__all__ = ["LongTailMatch", "match", "save_matches"]
 
 RADIUS_PERCENTILE = 95.0
 PERMUTATIONS = 200
@@ -22,6 +26,7 @@ class LongTailMatch:
     radius: float
     hits: tuple[bool, ...]  # one per defect
     chance: float  # mean share of hits with the class pairs of the defects permuted
+    nearest: tuple[int | None, ...]  # one per defect: the row of the nearest error that makes it a hit
 
 
 def match(
@@ -52,16 +57,52 @@ def match(
         ValueError: no class has two clean samples, so that there is no distance to measure by.
     """
     radius = _radius(_unit(clean), np.asarray(clean_labels))
-    near = 1.0 - _unit(defects) @ _unit(tail).T <= radius  # [D, M]
+    distance = 1.0 - _unit(defects) @ _unit(tail).T  # [D, M]
+    near = distance <= radius
     tail_ids = np.array([_pair_number(pair) for pair in tail_pairs], dtype=np.int64)
     defect_ids = np.array([_pair_number(pair) for pair in defect_pairs], dtype=np.int64)
-    hits = (near & (defect_ids[:, None] == tail_ids[None, :])).any(axis=1)
+    matching = near & (defect_ids[:, None] == tail_ids[None, :])
+    hits = matching.any(axis=1)
+    closest = np.where(matching, distance, np.inf).argmin(axis=1) if len(tail_ids) else np.zeros(len(hits), dtype=np.int64)
     random = generator(seed, "long-tail", "chance")
     rates = []
     for _ in range(PERMUTATIONS):
         permuted = random.permutation(defect_ids)
         rates.append(float((near & (permuted[:, None] == tail_ids[None, :])).any(axis=1).mean()))
-    return LongTailMatch(radius, tuple(bool(hit) for hit in hits), float(np.mean(rates)))
+    nearest = tuple(int(row) if hit else None for row, hit in zip(closest, hits, strict=True))
+    return LongTailMatch(radius, tuple(bool(hit) for hit in hits), float(np.mean(rates)), nearest)
+
+
+def save_matches(
+    found: list[Defect],
+    matches: dict[str, int | None],
+    *,
+    samples: np.ndarray,
+    kinds: Sequence[str],
+    domain: InputDomain,
+    folder: Path,
+) -> None:
+    """Puts the picture of the nearest matching long-tail error beside each defect that has one, and notes it in the defect.
+
+    Args:
+        found: all defects; those that match are replaced in place.
+        matches: by defect id, a row of ``samples``.
+        samples: [M, ...] in the file dtype, the long-tail errors.
+        kinds: of the same rows; empty where the set names none.
+        domain: makes the pictures.
+        folder: the run's.
+
+    Raises:
+        OSError: a picture can't be written.
+    """
+    for place, defect in enumerate(found):
+        row = matches.get(defect.id)
+        if row is None:
+            continue
+        relative = f"defects/{defect.id}/long_tail.png"
+        Image.fromarray(domain.picture(samples[row])).save(folder / relative)
+        kind = str(kinds[row]) if len(kinds) else None
+        found[place] = defect.model_copy(update={"files": {**defect.files, "long_tail": relative}, "long_tail_kind": kind})
 
 
 def _pair_number(pair: tuple[int, int]) -> int:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
-from gate.triage.long_tail import match
+from gate.domains.image.domain import ImageDomain
+from gate.domains.image.limits import Domain
+from gate.result import Defect
+from gate.triage.long_tail import match, save_matches
 
 
 def angle(*degrees: float) -> np.ndarray:
@@ -33,6 +38,47 @@ def test_the_pair_must_agree_in_both_classes_and_the_distance_must_be_small() ->
     assert hits(angle(31), [(0, 1)], tail, pairs) == [False]
     assert hits(angle(20, 20, 20), [(1, 0), (0, 2), (1, 1)], tail, pairs) == [False, False, False]
     assert hits(angle(51), [(0, 2)], tail, pairs) == [True]
+
+
+def test_a_hit_names_the_nearest_error_that_makes_it_one() -> None:
+    tail, pairs = angle(22, 28, 29), [(0, 1), (0, 1), (0, 2)]
+    found = match(**CLEAN, tail=tail, tail_pairs=pairs, defects=angle(29, 20, 60), defect_pairs=[(0, 1)] * 3, seed=0)
+    assert found.nearest == (1, 0, None)
+
+
+def test_the_nearest_error_is_kept_as_a_picture_beside_the_defect_with_its_kind(tmp_path: Path) -> None:
+    domain = ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
+    samples = np.stack([np.full((8, 8, 1), level, np.uint8) for level in (10, 200)])
+    found = [plain_defect("d-0"), plain_defect("d-1")]
+    for defect in found:
+        (tmp_path / "defects" / defect.id).mkdir(parents=True)
+    save_matches(found, {"d-0": None, "d-1": 1}, samples=samples, kinds=["fog", "night"], domain=domain, folder=tmp_path)
+    assert (found[0].files, found[0].long_tail_kind) == ({}, None)
+    assert found[1].long_tail_kind == "night"
+    assert int(np.asarray(Image.open(tmp_path / found[1].files["long_tail"])).max()) == 200
+    save_matches(found, {"d-0": 0}, samples=samples, kinds=[], domain=domain, folder=tmp_path)
+    assert found[0].files == {"long_tail": "defects/d-0/long_tail.png"}
+    assert found[0].long_tail_kind is None
+
+
+def plain_defect(name: str) -> Defect:
+    return Defect(
+        id=name,
+        arm="search",
+        seed_id="s",
+        label=0,
+        predicted=1,
+        confidence_before=0.9,
+        confidence_after=0.8,
+        oracle="changed_prediction",
+        operator="rotate",
+        family="geometry",
+        families=("geometry",),
+        natural=True,
+        severity=0.5,
+        recipe=(),
+        root_cause="rc",
+    )
 
 
 def test_the_length_of_a_feature_vector_does_not_matter() -> None:

@@ -13,9 +13,9 @@ from gate.domains.image.npz_file import read_arrays
 from gate.domains.image.picture_file import BadPictureError, read_picture
 from gate.errors import DataError
 
-__all__ = ["MAX_AMPLIFICATION", "amplification", "difference", "load", "save", "viewable"]
+__all__ = ["AMPLIFICATION", "difference", "load", "save", "viewable"]
 
-MAX_AMPLIFICATION = 32.0
+AMPLIFICATION = 100.0
 
 Picture = npt.NDArray[np.uint8]
 
@@ -92,18 +92,12 @@ def viewable(array: npt.NDArray[Any], value_range: tuple[float, float] | None = 
     return levels[:, :, :3] if array.shape[2] >= 3 else levels[:, :, 0]
 
 
-def amplification(original: npt.NDArray[Any], mutant: npt.NDArray[Any], value_range: tuple[float, float]) -> float:
-    """How many times ``difference`` enlarges differences: until the greatest is white, but at most 32 times.
-
-    One fixed factor would show an attack of three percent as nothing, or a rotation as plain white.
-    """
-    distance = _distance(original, mutant, value_range).max(initial=0.0)
-    return MAX_AMPLIFICATION if distance == 0 else float(min(MAX_AMPLIFICATION, 1.0 / distance))
-
-
 def difference(original: npt.NDArray[Any], mutant: npt.NDArray[Any], value_range: tuple[float, float]) -> Picture:
-    """uint8 [H, W] or [H, W, 3]: the absolute difference times ``amplification``, black where nothing changed."""
-    return viewable(_distance(original, mutant, value_range) * amplification(original, mutant, value_range))
+    """uint8 [H, W] or [H, W, 3]: the absolute difference times ``AMPLIFICATION``, clipped at white; black where nothing changed.
+
+    The factor is the same for all, so that two pictures can be compared: white is a change of a hundredth of the value range or more.
+    """
+    return viewable(np.minimum(1.0, _distance(original, mutant, value_range) * AMPLIFICATION), (0.0, 1.0))
 
 
 def _distance(original: npt.NDArray[Any], mutant: npt.NDArray[Any], value_range: tuple[float, float]) -> npt.NDArray[np.float64]:
