@@ -186,6 +186,7 @@ def _evaluate(work: Work, private: Path) -> Result:
     sets = _load_data(work, reading, private)
     seeds = sets["seeds"]
     earlier = _earlier_run(work, private, seeds)
+    work.earlier = None if earlier is None else earlier.run.result
     validator = fetch_validator(settings, private / "validator")
     work.validator = None if validator is None else validator.info
     if settings.corpus is not None:
@@ -359,7 +360,7 @@ def _fuzz(
 ) -> Result:
     clean = sets["seeds"]
     if earlier is not None and not _comparable(work, earlier):
-        earlier = None
+        earlier = work.earlier = None
     rows = np.flatnonzero(preflight.predicted == clean.y)
     work.seeds = Seeds(clean.x[rows], clean.y[rows], tuple(clean.ids[row] for row in rows), preflight.probabilities[rows])
     domain = ImageDomain(work.policy.policy.domain, clean.x.shape[1:], clean.x.dtype, clean.value_range, validator)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +23,7 @@ from gate.result import (
     CorpusReuse,
     CoverageSummary,
     CurvePoint,
+    Defect,
     Discovery,
     Metric,
     ModelInfo,
@@ -31,6 +32,7 @@ from gate.result import (
     Verdict,
     exit_code_of,
 )
+from gate.triage.history import History, across_releases
 from gate.triage.root_causes import root_causes
 from gate.work import Work
 
@@ -222,6 +224,7 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
     """The record of what is known, with this verdict and without metrics and rules."""
     candidate = work.candidate or ModelInfo(uri=str(work.settings.model), resolved_uri=str(work.settings.model))
     defects = tuple(work.confirmer.defects) if work.confirmer is not None else ()
+    history = _history(work, defects)
     return Result(
         verdict=verdict,
         exit_code=exit_code_of(verdict, advisory=work.settings.advisory),
@@ -250,7 +253,8 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
             for point in (work.campaign.outcome.curve if work.campaign is not None else ())
         ),
         defects=defects,
-        root_causes=root_causes(defects, work.classes),
+        root_causes=history.causes,
+        earlier_causes=history.earlier,
         triage=work.triage,
         feature_map=work.feature_map,
         probes=work.probes,
@@ -259,6 +263,18 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
         environment=work.environment,
         partial=work.interrupted,
     )
+
+
+def _history(work: Work, defects: Sequence[Defect]) -> History:
+    """Root causes with all that is known of them, beside those of the earlier run."""
+    causes = [cause.model_copy(update=work.about_causes.get(cause.id, {})) for cause in root_causes(defects, work.classes)]
+    if work.regression is None:
+        return across_releases(causes, work.earlier, None)
+    recurs: dict[str, bool] = {}
+    for defect, why in work.regression.recurs.items():
+        cause = work.regression.root_cause[defect]
+        recurs[cause] = recurs.get(cause, False) or why is not None
+    return across_releases(causes, work.earlier, recurs)
 
 
 def _campaign_summary(work: Work) -> CampaignSummary | None:

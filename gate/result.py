@@ -428,7 +428,8 @@ class Defect(_Frozen):
     natural: bool  # every operator of the recipe is a natural one
     severity: float
     recipe: tuple[dict[str, Any], ...]
-    type: str | None = None  # see gate.triage.classify
+    type: str | None = None  # see gate.triage.classify; None: too little is known to say
+    type_reason: str | None = None  # why it is of this type, or why that can't be said; one sentence
     root_cause: str
     neurons: tuple[str, ...] = ()  # "layer[neuron]", by effect
     minimal: Minimal | None = None  # None: not minimised
@@ -450,7 +451,8 @@ class RootCause(_Frozen):
 
     id: str  # rc-<12 hex>
     title: str
-    type: str | None = None
+    type: str | None = None  # of most of its defects
+    type_reason: str | None = None
     size: int
     example: str  # defect id
     repair: str | None = None
@@ -463,6 +465,8 @@ class RootCause(_Frozen):
     explained: int = 0  # defects of it that were attributed
     subgroups: tuple[Subgroup, ...] = ()  # the largest first; empty where they could not be told apart
     outside: int = 0  # defects that belong to no subgroup
+    grouped: int = 0  # defects among which subgroups were looked for
+    subgroups_reason: str | None = None  # why there are none
 
 
 class EarlierCause(_Frozen):
@@ -471,7 +475,9 @@ class EarlierCause(_Frozen):
     id: str
     title: str
     size: int
-    status: Literal["fixed", "known", "back"]
+    # fixed: none of its defects recurs; known: still there; back: was fixed, and found again; None: not found, and not replayed
+    status: Literal["fixed", "known", "back"] | None
+    runs_ago: int = 1  # the run that last had it among its own root causes: 1 is the earlier run itself
 
 
 class FlakyFinding(_Frozen):

@@ -28,6 +28,7 @@ from gate.result import (
     PreflightCheck,
     PreviousInfo,
     ProbesSummary,
+    Result,
     TriageSummary,
 )
 from gate.triage.allowance import Allowance
@@ -86,6 +87,8 @@ class Work:
     allowance: Allowance | None = None  # of explaining what was found
     triage: TriageSummary | None = None
     feature_map: FeatureMap | None = None
+    about_causes: dict[str, dict[str, Any]] = field(default_factory=dict)  # by root cause: fields of RootCause that explaining filled
+    earlier: Result | None = None  # the earlier run's record, where there is one to compare with
     gradients: bool = True
     steerable: bool = True  # whether a guiding criterion can say which way a neuron has to move
     layers: tuple[LayerSummary, ...] = ()  # watched
