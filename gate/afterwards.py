@@ -17,6 +17,7 @@ from gate.campaign.supervisor import Worker
 from gate.config import InputSettings
 from gate.corpus.export import file_of
 from gate.domains.image import picture
+from gate.domains.image.limits import Domain
 from gate.errors import ConfigError, DataError, EvidenceError, ModelError, OutputError
 from gate.metrics.evidence import Evidence
 from gate.models.outputs import OutputKind
@@ -56,6 +57,7 @@ class Reading(BaseModel):
     output_key: str | int | None
     tracking_uri: str | None  # without login and query
     address_is_whole: bool = True  # whether it had neither
+    domain: Domain | None = None  # the policy's, by which mutants were made; None: of a run that did not say
 
 
 @dataclass(frozen=True)

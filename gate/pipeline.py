@@ -303,6 +303,7 @@ def _remember_reading(work: Work, reading: InputSettings, seeds: ImageSet, prefl
         output_key=work.settings.output.key,
         tracking_uri=_public(work.settings.tracking_uri),
         address_is_whole=_public(work.settings.tracking_uri) == work.settings.tracking_uri,
+        domain=work.policy.policy.domain,
     )
     (work.folder.campaign / "reading.json").write_text(said.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
