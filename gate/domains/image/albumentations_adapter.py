@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import cache
 from types import ModuleType
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Image", "clahe", "resize", "written"]
+if TYPE_CHECKING:
+    from gate.domains.image.augmentation import Transform
+
+__all__ = ["Image", "clahe", "pipeline", "resize", "written"]
 
 Image = npt.NDArray[np.float32]  # [H, W, C] in [0, 1]
 
 
 class _Library(NamedTuple):
+    whole: Any
     cv2: Any
     geometric: Any
     pixel: Any
@@ -41,13 +46,14 @@ def _library() -> _Library:
     if "albumentations" not in sys.modules and before is None:
         sys.modules[_TENSORS] = cast(ModuleType, None)
     try:
+        import albumentations
         import cv2
         from albumentations.augmentations.geometric import functional as geometric
         from albumentations.augmentations.pixel import functional as pixel
     finally:
         if _TENSORS in sys.modules and sys.modules[_TENSORS] is None:
             del sys.modules[_TENSORS]
-    return _Library(cv2, geometric, pixel)
+    return _Library(albumentations, cv2, geometric, pixel)
 
 
 def resize(image: Image, height: int, width: int) -> Image:
@@ -85,6 +91,29 @@ def clahe(image: Image) -> Image:
         return _unit(one(levels, 2.0, tiles), image)
     parts = [np.asarray(one(np.ascontiguousarray(levels[:, :, channel]), 2.0, tiles)) for channel in range(image.shape[2])]
     return _unit(np.stack(parts, axis=2), image)
+
+
+def pipeline(transforms: Sequence[tuple[Transform, float]], chance: float) -> tuple[Any, dict[str, Any]]:
+    """A ``Compose`` that makes one of the changes in ``chance`` of the cases, and its description as JSON values.
+
+    Args:
+        transforms: at least one, each with its weight.
+        chance: 0 to 1.
+
+    Raises:
+        ValueError: the library does not know a transform or an argument.
+    """
+    whole = _library().whole
+    made = [getattr(whole, one.name)(**_pairs(one.arguments), p=weight) for one, weight in transforms]
+    composed = whole.Compose([whole.OneOf(made, p=chance)], strict=True)
+    return composed, whole.to_dict(composed)
+
+
+def _pairs(value: Any) -> Any:
+    """Lists, as JSON has them, as the pairs that the library wants."""
+    if isinstance(value, dict):
+        return {key: _pairs(item) for key, item in value.items()}
+    return tuple(_pairs(item) for item in value) if isinstance(value, list) else value
 
 
 def _levels(image: Image) -> npt.NDArray[np.uint8]:
