@@ -22,6 +22,7 @@ from gate.errors import ConfigError, DataError, EvidenceError, ModelError, Outpu
 from gate.metrics.evidence import Evidence
 from gate.models.outputs import OutputKind
 from gate.policy.load import load_policy
+from gate.policy.positive import check_positive
 from gate.record import judged
 from gate.registry.download import download_model
 from gate.registry.mlmodel import describe
@@ -73,7 +74,7 @@ def evaluate_again(folder: Path, policy_name: str, *, advisory: bool | None = No
 
     Raises:
         OutputError: the folder holds no finished run, or its evidence is damaged.
-        PolicyError: the policy can't be used.
+        PolicyError: the policy can't be used, or names positive classes that the run's model does not have.
         EvidenceError: the run ended before there was any evidence to judge.
     """
     result = Result.load(folder)
@@ -87,6 +88,7 @@ def evaluate_again(folder: Path, policy_name: str, *, advisory: bool | None = No
         evidence = Evidence.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise OutputError("The run's evidence is damaged.", where=str(path), hint="Run the gate again.") from error
+    check_positive(policy, result.classes)
     again = judged(result, evidence, policy, advisory=result.advisory if advisory is None else advisory)
     if result.policy is None or result.policy.digest == policy.info.digest:
         return again

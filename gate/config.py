@@ -20,6 +20,7 @@ from gate.strict_yaml import Document, nearest, read
 __all__ = [
     "BudgetSettings",
     "CoverageSettings",
+    "Criterion",
     "DataSettings",
     "InputSettings",
     "LoadedSettings",

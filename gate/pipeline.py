@@ -53,6 +53,8 @@ from gate.metrics.long_tail_hits import MIN_DEFECTS, MIN_ERRORS
 from gate.models.outputs import OutputKind, predictions
 from gate.opening import open_campaign
 from gate.policy.load import LoadedPolicy, load_policy
+from gate.policy.positive import check_positive
+from gate.policy.watched import watched
 from gate.record import evidence_of, judged, record, unjudged
 from gate.registry.connection import redacted
 from gate.registry.download import download_artifact, download_model
@@ -122,6 +124,7 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
         raise ConfigError("No seeds are given.", where="data.seeds", hint="Give --seeds or set data.seeds in gate.yaml.")
     policy = load_policy(settings.policy)
     budget.settings = _budget(settings.budget, policy)
+    settings = settings.model_copy(update={"coverage": watched(settings.coverage, policy.policy)})
     folder = RunFolder.prepare(Path(settings.out), _identity(settings, policy, budget.settings))
     events = EventLog(folder.path / "events.jsonl", tuple(observers))
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -216,6 +219,7 @@ def _evaluate(work: Work, private: Path) -> Result:
             _take_preflight(work, error.preflight, seeds)
             raise
         _take_preflight(work, preflight, seeds)
+        check_positive(work.policy, work.classes)
         _remember_reading(work, reading, seeds, preflight)
         with validating(work, validator, private, seeds) as asked:
             return _fuzz(work, worker, sets, preflight, earlier, asked)

@@ -15,6 +15,7 @@ from gate.metrics.catalogue import CATALOGUE
 from gate.metrics.evidence import CoverageEvidence, Evidence, JudgedSeed, MarkEvidence, SearchDefect
 from gate.policy.evaluate import evaluate
 from gate.policy.load import LoadedPolicy
+from gate.policy.positive import positive_positions
 from gate.result import (
     ArmSummary,
     CampaignState,
@@ -52,7 +53,7 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
     """
     if policy.policy.criterion is not None:
         evidence = evidence.model_copy(update={"criterion": policy.policy.criterion})
-    evidence = _as_asked(evidence, policy)
+    evidence = _as_asked(evidence, policy).model_copy(update={"positive": positive_positions(policy.policy, blank.classes)})
     metrics: Mapping[str, Metric] = compute(evidence)
     judgement = evaluate(
         policy.policy,
@@ -106,7 +107,7 @@ def _as_asked(evidence: Evidence, policy: LoadedPolicy) -> Evidence:
     elif made == wanted:
         return evidence
     else:
-        columns = ("operators", "families", "severities", "valid", "failed", "predicted")
+        columns = ("operators", "families", "severities", "valid", "failed", "predicted", "confidence")
         judged = tuple(row.model_copy(update={name: getattr(row, name)[:wanted] for name in columns}) for row in evidence.judged)
         return evidence.model_copy(update={"judged": judged, "judging_mutants_per_seed": wanted})
     return evidence.model_copy(update={"judged": (), "judged_reason": reason})
@@ -131,6 +132,7 @@ def evidence_of(work: Work) -> Evidence:
             valid=row.valid,
             failed=row.failed,
             predicted=row.predicted,
+            confidence=row.confidence,
         )
         for row in work.judging.rows
     )

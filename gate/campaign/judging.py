@@ -46,6 +46,7 @@ class JudgedSeedRows:
     valid: tuple[bool, ...]
     failed: tuple[bool, ...]
     predicted: tuple[int, ...]
+    confidence: tuple[float, ...]  # probability of the class predicted; 0 where the output was not finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,7 @@ class _Taken:
     valid: np.ndarray  # bool
     failed: np.ndarray  # bool
     predicted: np.ndarray  # int64
+    confidence: np.ndarray  # float64
 
 
 class JudgingArm:
@@ -116,6 +118,7 @@ class JudgingArm:
                 valid=tuple(taken.valid[row].tolist()),
                 failed=tuple(taken.failed[row].tolist()),
                 predicted=tuple(taken.predicted[row].tolist()),
+                confidence=tuple(taken.confidence[row].tolist()),
             )
             for taken in self._taken
             for row in range(len(taken.seeds))
@@ -146,6 +149,8 @@ class JudgingArm:
         assert batch.operators is not None
         assert isinstance(batch.recipes, Chains)
         shape = (-1, self._slots)
+        finite = outcome.predicted >= 0
+        confidence = outcome.probabilities[np.arange(len(finite)), np.where(finite, outcome.predicted, 0)]
         self._taken.append(
             _Taken(
                 batch.seeds[:: self._slots],
@@ -154,5 +159,6 @@ class JudgingArm:
                 batch.valid.reshape(shape),
                 ((outcome.complaint >= 0) & batch.valid).reshape(shape),
                 outcome.predicted.reshape(shape),
+                np.where(finite, confidence, 0.0).reshape(shape),
             )
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from gate.metrics.accuracy import clean_accuracy, long_tail_accuracy
 from gate.metrics.catalogue import CATALOGUE
+from gate.metrics.costly_errors import confident_error_rate, missed_positive_rate
 from gate.metrics.counts import backend_disagreements, executions, flaky_findings, nonfinite_outputs, preflight_faults, root_causes
 from gate.metrics.coverage_gain import coverage_gain, coverage_gain_per_iteration
 from gate.metrics.evidence import Evidence
@@ -24,6 +25,8 @@ _MEASURES: dict[str, Callable[[Evidence, float], Metric]] = {
     "defects_per_1k_executions": defects_per_1k_executions,
     "defect_rate": defect_rate,
     "mutant_failure_rate": mutant_failure_rate,
+    "confident_error_rate": confident_error_rate,
+    "missed_positive_rate": missed_positive_rate,
     "coverage_gain": coverage_gain,
     "coverage_gain_per_iteration": coverage_gain_per_iteration,
     "long_tail_hit_rate": long_tail_hit_rate,

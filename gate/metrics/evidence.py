@@ -37,6 +37,7 @@ class JudgedSeed(_Frozen):
     valid: tuple[bool, ...]
     failed: tuple[bool, ...]  # prediction changed, or output not finite
     predicted: tuple[int, ...]  # -1 where the output was not finite
+    confidence: tuple[float, ...] = ()  # probability of the class predicted, 0 where there is none; empty where it was not recorded
 
 
 class SearchDefect(_Frozen):
@@ -108,6 +109,7 @@ class Evidence(_Frozen):
     judged: tuple[JudgedSeed, ...] = ()
     judging_mutants_per_seed: int = 0
     domain_digest: str = ""  # of the policy's domain, by which the mutants were made
+    positive: tuple[int, ...] = ()  # classes that must not be missed; the policy that judges names them
     judged_reason: str | None = None  # why ``judged`` is empty, where that is not plain from the campaign
     search_executions: int = 0
     search_device_seconds: float = 0.0

@@ -56,7 +56,17 @@ def _effort(policy: Policy) -> Iterator[str]:
         parts += [f"{seconds:g} s {what}" for seconds, what in ((budget.wall, "in all"), (budget.device, "on the device")) if seconds]
         last = ", whichever ends first" if len(parts) > 1 else ""
         yield f"Where the user gives no budget: {' or '.join(parts)}{last}."
+    watched = policy.coverage
+    if watched is not None:
+        followed = f"follows {_listed(watched.guide)}" if watched.guide is not None else "follows all of them"
+        yield f"Where the user names no criteria, coverage is measured by {_listed(watched.criteria)}, and the search {followed}."
+    if policy.positive:
+        yield f"Classes that must not be missed: {', '.join(map(wording.name_of, policy.positive))}."
     yield f"The coverage reported is {policy.criterion or 'that of the first criterion measured that has a share'}."
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _rule(rule: Rule) -> Iterator[str]:

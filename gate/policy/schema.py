@@ -12,13 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from gate.config import CRITERIA, BudgetSettings, kind_of
+from gate.config import CRITERIA, BudgetSettings, Criterion, kind_of
 from gate.domains.image.limits import Domain
 from gate.metrics.catalogue import CATALOGUE
 from gate.policy.threshold import Threshold
 from gate.strict_yaml import nearest
 
-__all__ = ["Arms", "Compare", "Judging", "Policy", "Rule", "Slice", "Waiver"]
+__all__ = ["Arms", "Compare", "Coverage", "Judging", "Policy", "Rule", "Slice", "Waiver"]
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Text = Annotated[str, Field(min_length=1, max_length=2_000)]
@@ -48,6 +48,23 @@ class Arms(_Part):
     def search(self) -> float:
         """The search arm's share."""
         return 1 - self.judging - self.random - self.noise - self.probes - self.marks
+
+
+class Coverage(_Part):
+    """What is watched where the user says neither ``coverage.criteria`` nor ``coverage.guide``; the names are those of the settings."""
+
+    criteria: tuple[Criterion, ...]
+    guide: tuple[Criterion, ...] | None = None  # those that the search follows; None: all of criteria
+
+    @model_validator(mode="after")
+    def _fits(self) -> Coverage:
+        for key, names in (("criteria", self.criteria), ("guide", self.guide)):
+            if names is not None and (not names or len(set(names)) < len(names)):
+                raise ValueError(f"{key} must name at least one criterion, and each of them once")
+        extra = [name for name in self.guide or () if name not in self.criteria]
+        if extra:
+            raise ValueError(f"guide names {extra[0]!r}, which is not among criteria")
+        return self
 
 
 class Judging(_Part):
@@ -164,6 +181,8 @@ class Policy(_Part):
     name: Text
     description: str = ""
     criterion: str | None = None  # the one coverage_gain reports; None: the run's first whose value is a share
+    coverage: Coverage | None = None  # what a run measures and follows that is not told; None: the gate's own default
+    positive: tuple[Text, ...] = ()  # names of the classes that must not be missed
     domain: Domain = Domain()
     arms: Arms = Arms()
     judging: Judging = Judging()
@@ -176,6 +195,14 @@ class Policy(_Part):
     def _limits_something(cls, value: BudgetSettings | None) -> BudgetSettings | None:
         if value is not None and value.wall is None and value.executions is None and value.device is None:
             raise ValueError("a budget needs at least one of wall, executions and device")
+        return value
+
+    @field_validator("positive")
+    @classmethod
+    def _each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        twice = [name for name in value if value.count(name) > 1]
+        if twice:
+            raise ValueError(f"{twice[0]!r} stands twice")
         return value
 
     @field_validator("criterion")

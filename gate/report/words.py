@@ -50,7 +50,8 @@ VERDICT_MEANING = {
     Verdict.INCONCLUSIVE: "There is not enough evidence to say yes or no; this is not a pass.",
     Verdict.ERROR: "The model could not be evaluated; this is not a pass.",
 }
-JUDGING = ("defect_rate", "mutant_failure_rate", "robust_margin_p05")  # metrics from the judging arm
+# Metrics from the judging arm.
+JUDGING = ("defect_rate", "mutant_failure_rate", "confident_error_rate", "missed_positive_rate", "robust_margin_p05")
 BREACHING = (Status.ERROR, Status.FAIL, Status.INCONCLUSIVE)  # a rule with one of these keeps the verdict from being pass
 
 _ORDER = {

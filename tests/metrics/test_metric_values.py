@@ -18,6 +18,8 @@ NAMES = [
     "defects_per_1k_executions",
     "defect_rate",
     "mutant_failure_rate",
+    "confident_error_rate",
+    "missed_positive_rate",
     "coverage_gain",
     "coverage_gain_per_iteration",
     "long_tail_hit_rate",

@@ -22,7 +22,14 @@ def call(*arguments: str) -> Result:
 def test_list_names_every_shipped_policy_with_its_purpose() -> None:
     result = call("list")
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.output.splitlines()] == ["baseline", "classic", "smoke", "strict"]
+    assert [line.split()[0] for line in result.output.splitlines()] == [
+        "baseline",
+        "classic",
+        "false-negative-averse",
+        "false-positive-averse",
+        "smoke",
+        "strict",
+    ]
     assert all(" For " in line and line.endswith(".") for line in result.output.splitlines())
 
 

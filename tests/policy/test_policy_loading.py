@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from gate.config import CoverageSettings
 from gate.errors import PolicyError
 from gate.metrics import CATALOGUE
 from gate.policy import LoadedPolicy, load_policy
+from gate.policy.positive import check_positive, positive_positions
 from gate.policy.threshold import Threshold
+from gate.policy.watched import watched
 
 HEAD = "version: 1\nname: mine\n"
 RULE = "  - {id: defect-rate, metric: defect_rate, fail: '> 0.2'}\n"
@@ -309,7 +312,7 @@ def test_the_digest_follows_what_decides_and_not_how_it_is_written(tmp_path: Pat
 def test_a_policy_that_does_not_exist_is_refused_with_the_shipped_names(name: str) -> None:
     with pytest.raises(PolicyError) as caught:
         load_policy(name)
-    assert "Shipped: baseline, classic, smoke, strict." in str(caught.value)
+    assert "Shipped: baseline, classic, false-negative-averse, false-positive-averse, smoke, strict." in str(caught.value)
 
 
 def test_a_policy_without_a_budget_leaves_it_to_the_gate(tmp_path: Path) -> None:
@@ -324,3 +327,44 @@ def test_a_policy_is_frozen(tmp_path: Path) -> None:
     policy = load(tmp_path, HEAD + "rules:\n" + RULE).policy
     with pytest.raises(ValueError, match="frozen"):
         policy.arms = policy.arms
+
+
+def test_coverage_is_what_a_run_gets_that_names_no_criteria(tmp_path: Path) -> None:
+    policy = load(tmp_path, HEAD + "coverage: {criteria: [nbc, snac], guide: [snac]}\nrules:\n" + RULE).policy
+    told = watched(CoverageSettings(nbc_margin=0.5), policy)
+    assert (told.criteria, told.guide, told.nbc_margin) == (("nbc", "snac"), ("snac",), 0.5)
+    for given in (CoverageSettings(criteria=("kmnc",)), CoverageSettings(guide=("kmnc",))):
+        assert watched(given, policy) == given
+    plain = load(tmp_path, HEAD + "rules:\n" + RULE)
+    assert watched(CoverageSettings(), plain.policy) == CoverageSettings()
+    assert plain.info.digest != load(tmp_path, HEAD + "coverage: {criteria: [nbc]}\nrules:\n" + RULE).info.digest
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("coverage: {criteria: [nbc], guide: [snac]}", "not among criteria"),
+        ("coverage: {criteria: []}", "at least one criterion"),
+        ("coverage: {criteria: [nbc, nbc]}", "each of them once"),
+        ("coverage: {criteria: [nbq]}", "coverage.criteria"),
+        ("coverage: {guide: [nbc]}", "coverage.criteria"),
+        ("positive: [crack, crack]", "stands twice"),
+        ("positive: ['']", "positive"),
+        ("positive: crack", "positive"),
+    ],
+)
+def test_coverage_and_positive_classes_that_make_no_sense_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    error = refused(tmp_path, f"{HEAD}{text}\nrules:\n{RULE}")
+    assert said in error.what
+    assert (error.where or "").endswith("policy.yaml:3")
+
+
+def test_positive_classes_are_checked_against_the_models(tmp_path: Path) -> None:
+    loaded = load(tmp_path, HEAD + "positive: [hole, crack]\nrules:\n" + RULE)
+    check_positive(loaded, ("sound", "crack", "hole"))
+    assert positive_positions(loaded.policy, ("sound", "crack", "hole")) == (1, 2)
+    with pytest.raises(PolicyError, match="'hole'") as unknown:
+        check_positive(loaded, ("sound", "crack", "holes"))
+    assert unknown.value.hint == "Did you mean 'holes'?"
+    with pytest.raises(PolicyError, match="every class"):
+        check_positive(loaded, ("crack", "hole"))

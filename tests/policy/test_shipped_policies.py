@@ -16,11 +16,17 @@ from gate.result import ModelInfo, Status, Verdict
 
 TODAY = datetime.date(2026, 11, 30)
 MODEL = ModelInfo(uri="m", resolved_uri="m")
-ALL = ("baseline", "classic", "smoke", "strict")
+ALL = ("baseline", "classic", "false-negative-averse", "false-positive-averse", "smoke", "strict")
+RISK = ("false-negative-averse", "false-positive-averse")
 
 
-def campaign(name: str, *, failing: float = 0.01, faults: int = 0, gain: float = 0.05, found: int = 5, mark: int = 5) -> Evidence:
-    """What a run under that policy leaves behind with seed inputs alone and the policy's own budget."""
+def campaign(
+    name: str, *, failing: float = 0.01, faults: int = 0, gain: float = 0.05, found: int = 5, mark: int = 5, sure: float = 0.6
+) -> Evidence:
+    """What a run under that policy leaves behind with seed inputs alone and the policy's own budget.
+
+    Classes 3 and 4 are the positive ones; ``sure`` is the confidence of the first mutant of each seed input.
+    """
     policy = load_policy(name).policy
     executions = policy.budget.executions if policy.budget is not None else None
     assert executions is not None
@@ -37,6 +43,7 @@ def campaign(name: str, *, failing: float = 0.01, faults: int = 0, gain: float =
             valid=(True,) * each,
             failed=tuple(i < failing * seeds and k == 0 for k in range(each)),
             predicted=tuple((i + 1) % 10 if i < failing * seeds and k == 0 else i % 10 for k in range(each)),
+            confidence=tuple(0.99 if k else sure for k in range(each)),
         )
         for i in range(seeds)
     )
@@ -46,6 +53,7 @@ def campaign(name: str, *, failing: float = 0.01, faults: int = 0, gain: float =
         clean=CleanEvidence(labels=tuple(i % 10 for i in range(500)), correct=tuple(i >= 10 for i in range(500))),
         judged=judged,
         judging_mutants_per_seed=each,
+        positive=(3, 4),
         search_executions=search,
         search_device_seconds=60.0,
         searched_seed_ids=tuple(f"s{i}" for i in range(seeds)),
@@ -90,28 +98,28 @@ def test_a_good_model_passes_on_seed_inputs_alone(name: str) -> None:
     assert skipped <= {"regression_rate", "long_tail_accuracy", "long_tail_hit_rate"}
 
 
-@pytest.mark.parametrize("name", ["smoke", "baseline", "strict"])
+@pytest.mark.parametrize("name", ["smoke", "baseline", "strict", *RISK])
 def test_a_fragile_model_fails_by_its_defect_rate(name: str) -> None:
     result = judge(name, campaign(name, failing=0.9))
     assert (result.verdict, result.exit_code) == (Verdict.FAIL, 1)
     assert "defect-rate" in {rule.id for rule in result.rules if rule.status is Status.FAIL}
 
 
-@pytest.mark.parametrize("name", ["baseline", "strict"])
+@pytest.mark.parametrize("name", ["baseline", "strict", *RISK])
 def test_a_mark_that_moves_nearly_every_input_fails(name: str) -> None:
     result = judge(name, campaign(name, mark=58))
     assert result.verdict is Verdict.FAIL
     assert [rule.id for rule in result.rules if rule.status is Status.FAIL] == ["universal-mark"]
 
 
-@pytest.mark.parametrize("name", ["baseline", "strict"])
+@pytest.mark.parametrize("name", ["baseline", "strict", *RISK])
 def test_what_sound_models_of_garments_were_seen_to_reach_decides_nothing(name: str) -> None:
     evidence = campaign(name).model_copy(update={"marks": (MarkEvidence(kind="patch", label=8, moved=97, inputs=172),) * 4})
     result = judge(name, evidence)
     assert result.verdict is Verdict.PASS, result.reasons
 
 
-@pytest.mark.parametrize("name", ["baseline", "strict"])
+@pytest.mark.parametrize("name", ["baseline", "strict", *RISK])
 def test_its_own_budget_pays_for_improving_marks(name: str) -> None:
     policy = load_policy(name).policy
     assert policy.budget is not None
@@ -225,3 +233,48 @@ def test_a_gain_that_comes_too_easily_warns_and_decides_nothing(name: str, gain:
     result = judge(name, campaign(name).model_copy(update={"coverage": {"kmnc": short}}))
     assert {rule.id: rule.status for rule in result.rules}["suspicious-gain"] is status
     assert result.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("sure", "verdict"), [(0.95, Verdict.FAIL), (0.85, Verdict.PASS)])
+def test_errors_that_the_model_is_sure_of_are_what_breaks_the_false_positive_averse_policy(sure: float, verdict: Verdict) -> None:
+    evidence = campaign("false-positive-averse", failing=0.1, sure=sure)
+    result = judge("false-positive-averse", evidence)
+    assert result.verdict is verdict, result.reasons
+    assert [rule.id for rule in result.rules if rule.status is Status.FAIL] == (["confident-errors"] if sure > 0.9 else [])
+
+
+@pytest.mark.parametrize(("label", "read_as", "verdict"), [(3, 0, Verdict.FAIL), (3, 4, Verdict.PASS), (5, 0, Verdict.PASS)])
+def test_positives_that_are_missed_are_what_breaks_the_false_negative_averse_policy(label: int, read_as: int, verdict: Verdict) -> None:
+    evidence = campaign("false-negative-averse", failing=0.0)
+    judged = tuple(
+        row.model_copy(update={"predicted": (read_as, *row.predicted[1:]), "failed": (True, *row.failed[1:])})
+        if row.label == label
+        else row
+        for row in evidence.judged
+    )
+    result = judge("false-negative-averse", evidence.model_copy(update={"judged": judged}))
+    assert result.verdict is verdict, result.reasons
+    failed = [rule.id for rule in result.rules if rule.status is Status.FAIL]
+    assert failed == (["missed-positives", "worst-positive-class"] if verdict is Verdict.FAIL else [])
+
+
+def test_the_false_negative_averse_policy_is_open_until_classes_are_named_and_says_how(tmp_path: Path) -> None:
+    result = judge("false-negative-averse", campaign("false-negative-averse").model_copy(update={"positive": ()}))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    rule = next(rule for rule in result.rules if rule.status is Status.INCONCLUSIVE)
+    assert rule.id == "missed-positives"
+    assert "positive: [crack]" in rule.next_step
+    path = tmp_path / "mine.yaml"
+    path.write_text("version: 1\nname: mine\nextends: [false-negative-averse]\npositive: [crack]\n")
+    mine = load_policy(str(path)).policy
+    assert mine.positive == ("crack",)
+    assert mine.rules == load_policy("false-negative-averse").policy.rules
+
+
+@pytest.mark.parametrize("name", RISK)
+def test_a_risk_policy_keeps_every_protection_of_baseline_and_guides_by_two_criteria(name: str) -> None:
+    policy = load_policy(name).policy
+    assert {rule.id for rule in load_policy("baseline").policy.rules} < {rule.id for rule in policy.rules}
+    assert policy.coverage is not None
+    assert set(policy.coverage.guide or ()) == ({"nbc", "snac"} if name == "false-positive-averse" else {"tknc", "nbc"})
+    assert "Where the user names no criteria, coverage is measured by nbc" in describe(load_policy(name), today=TODAY).replace("\n  ", " ")
