@@ -26,9 +26,8 @@ from gate.oracles.unjustified_confidence import UnjustifiedConfidence
 
 __all__ = ["Probed", "Tally", "run_probes"]
 
-_COMPARED = 2 + len(
-    NumericPath.TOLERANCES
-)  # samples that a probe takes once it was answered: in company, beside a seed input, and on each path
+# Samples that a probe takes once it was answered: in company, beside a seed input, and on each path.
+_COMPARED = 2 + len(NumericPath.PLAIN)
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def run_probes(
         company = seen(_in_company(worker, done.probes, seeds, batch_size))
         done.model_calls += 2 * len(rows)
         done.tallies[BatchDependence.name] = _compared(BatchDependence().complains(done.answers, company), done.answers, company)
-        for path in NumericPath.TOLERANCES:
+        for path in NumericPath.PLAIN:
             if late(len(rows)):
                 done.late = True
                 break

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from gate.oracles.oracle import Observation
-from gate.oracles.pair import PairOracle, apart
+from gate.oracles.pair import PairOracle, apart, changed
 
 __all__ = ["BatchDependence"]
 
@@ -21,3 +21,7 @@ class BatchDependence(PairOracle):
     def complains(self, first: Observation, second: Observation) -> np.ndarray:
         """bool [N]."""
         return np.asarray(apart(first, second) > self.TOLERANCE)
+
+    def turned(self, alone: Observation, company: Observation) -> np.ndarray:
+        """bool [N]: another class alone than in company, by ``TOLERANCE`` on both sides, or only one of the two answers is finite."""
+        return np.asarray(changed(alone, company, self.TOLERANCE) | changed(company, alone, self.TOLERANCE))

@@ -22,7 +22,9 @@ _ORACLES = {
     "batch_dependence": ("Same answer in any batch", "another answer beside other inputs"),
     "numeric_path:channels_last": ("Same answer in another memory layout", "another answer with channels last"),
     "numeric_path:float64": ("Same answer in double precision", "another answer in double precision"),
-    "numeric_path:bfloat16": ("Same answer in mixed precision", "another answer in bfloat16"),
+    "numeric_path:bfloat16": ("Same answer in half precision, bfloat16", "another answer in bfloat16"),
+    "numeric_path:float16": ("Same answer in half precision, float16", "another answer in float16"),
+    "numeric_path:int8": ("Same class with 8-bit integers", "another class once linear layers compute with 8-bit integers"),
     "unjustified_confidence": ("Unsure where nothing is shown", "sure of a class although nothing is to be seen"),
 }
 

@@ -59,7 +59,7 @@ def test_a_sound_model_has_no_finding_and_a_path_it_cannot_take_is_named() -> No
     assert not done.disagreeing
     assert done.tallies["non_finite"].findings == ()
     assert done.untaken == ("float64",)
-    assert done.model_calls == 5 * len(LIST)  # alone, twice as many in company, two paths
+    assert done.model_calls == 7 * len(LIST)  # alone, twice as many in company, four paths
 
 
 def test_what_divides_by_the_contrast_breaks_on_blank_probes() -> None:
@@ -138,7 +138,7 @@ def test_where_time_is_short_the_first_probes_are_answered_and_compared_within_i
     assert done.late
     assert spent <= allowed
     assert done.probes == tuple(LIST[: len(done.probes)])
-    assert len(done.probes) == (0 if allowed == 3 else 60 // 6 if deterministic else 60)
+    assert len(done.probes) == (0 if allowed == 3 else 60 // 8 if deterministic else 60)
     assert ("numeric_path:bfloat16" in done.tallies) == (deterministic and allowed > 3)
 
 
@@ -199,9 +199,9 @@ def test_a_real_model_takes_every_path_and_stays_as_it_is(worker: Worker, tmp_pa
 @pytest.mark.parametrize(
     ("budget", "allowed", "run", "reason"),
     [
-        ({"wall": "100s"}, 100, 100 // 6, "share of the time (10.0%) pays for 16"),
-        ({"device": "10s", "wall": "100s"}, 10, 10 // 6, "share of the time (10.0%) pays for 1"),
-        ({"wall": "100s", "executions": 50}, 6 * 5, 5, "share of the executions (10.0%) pays for 5"),
+        ({"wall": "100s"}, 100, 100 // 8, "share of the time (10.0%) pays for 12"),
+        ({"device": "10s", "wall": "100s"}, 10, 10 // 8, "share of the time (10.0%) pays for 1"),
+        ({"wall": "100s", "executions": 50}, 8 * 5, 5, "share of the executions (10.0%) pays for 5"),
         ({"device": "5s"}, 0, 0, "10.0% of the time is less than one probe"),
     ],
 )

@@ -36,6 +36,26 @@ def test_each_numeric_path_has_its_own_tolerance() -> None:
     assert NumericPath("float64").complains(first, second).all()
     assert NumericPath("channels_last").complains(first, second).all()
     assert NumericPath("bfloat16").complains(first, second).tolist() == [False, True]
+    assert NumericPath("float16").complains(seen((0.6, 0.4), (0.6, 0.4)), seen((0.4, 0.6), (0.3, 0.7))).tolist() == [False, True]
+
+
+def test_with_eight_bits_only_another_class_counts_that_leads_clearly_on_both_sides() -> None:
+    first = seen((0.9, 0.1), (0.9, 0.1), (0.6, 0.4), (0.9, 0.1), (0.9, 0.1))
+    second = seen((0.6, 0.4), (0.4, 0.6), (0.1, 0.9), (0.3, 0.7), (NAN, 0.1))
+    wanted = [False, False, False, True, True]  # moved, hardly turned, never decided, turned, broken
+    assert NumericPath("int8").complains(first, second).tolist() == wanted
+    assert NumericPath("int8").turned(first, second).tolist() == wanted
+
+
+def test_a_difference_of_probability_turns_no_class() -> None:
+    first, second = seen((0.9, 0.1), (NAN, NAN)), seen((0.6, 0.4), (0.1, 0.9))
+    assert NumericPath("float64").complains(first, second).tolist() == [True, True]
+    assert NumericPath("float64").turned(first, second).tolist() == [False, False]
+
+
+def test_alone_and_in_company_either_answer_may_be_the_broken_one() -> None:
+    first, second = seen((0.9, 0.1), (NAN, NAN), (0.9, 0.1), (0.9, 0.1)), seen((NAN, NAN), (0.9, 0.1), (0.1, 0.9), (0.8, 0.2))
+    assert BatchDependence().turned(first, second).tolist() == [True, True, True, False]
 
 
 def test_certainty_is_noted_above_99_percent_and_never_of_a_broken_answer() -> None:
