@@ -30,6 +30,8 @@ class NumericPath(PairOracle):
     """
 
     name: ClassVar[str] = "numeric_path"
+    rank: ClassVar[int] = 6
+    says: ClassVar[str] = "is answered otherwise in another precision or layout"
     # The first three compute the same numbers in another order or with more digits, so next to nothing may change. Half precision rounds
     # every value: float16 keeps 11 bits (a relative error of 0.05 %) and bfloat16 8 bits (0.4 %), which adds up over layers and turns an
     # undecided answer, never a decided one. With 8-bit integers answers move legitimately, so only another class, held on both sides by a

@@ -7,15 +7,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from gate.oracles.oracle import Observation
+from gate.oracles.oracle import Declared, Needs, Observation
 
 __all__ = ["PairOracle", "apart", "changed"]
 
 
-class PairOracle(ABC):
+class PairOracle(Declared, ABC):
     """One kind of complaint about two answers to the same input."""
 
-    name: ClassVar[str]
+    needs: ClassVar[Needs] = Needs.SECOND
+    cost: ClassVar[int] = 1
 
     @abstractmethod
     def complains(self, first: Observation, second: Observation) -> np.ndarray:
