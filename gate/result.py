@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -139,6 +140,7 @@ class PreviousInfo(_Frozen):
     defects: int
     remaining: int  # of these, how many recur
     recurring: tuple[str, ...] = ()  # their ids in the earlier run
+    digest: str | None = None  # of the earlier run's record, see Result.digest; None: the run did not note it
 
 
 class PreflightCheck(_Frozen):
@@ -372,6 +374,7 @@ class Minimal(_Frozen):
     found_severity: float
     found_area: float  # share of the positions that the found mutant changed
     area: float  # share of the positions that the minimised mutant changes, 0 to 1
+    part: float | None = None  # share of the positions whose change alone fails as well (file ``part``); None: not looked for
     model_calls: int  # spent on this defect, in forward-equivalents
     complete: bool  # nothing simpler is known to fail; False where the allowance ended first
 
@@ -624,6 +627,11 @@ class Result(_Frozen):
         if index is None:
             return "no class"
         return self.classes[index] if 0 <= index < len(self.classes) else str(index)
+
+    @property
+    def digest(self) -> str:
+        """``sha256:<hex>`` of the record, by which a later run names the one whose defects it replayed."""
+        return f"sha256:{hashlib.sha256(self.to_json().encode('utf-8')).hexdigest()}"
 
     def to_json(self) -> str:
         """JSON text, keys in the order above, ending in a newline."""
