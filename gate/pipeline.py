@@ -679,6 +679,7 @@ def _take_recurrences(work: Work, source: str, earlier: Result, recurrences: Seq
         defects=len(recurrences),
         remaining=len(recurring),
         recurring=recurring,
+        digest=earlier.digest,
     )
     work.events.emit("regression", defects=len(recurrences), recurring=len(recurring))
 
