@@ -11,11 +11,18 @@ from gate.campaign.supervisor import Worker
 from gate.domains.domain import InputDomain
 from gate.result import TriageSummary
 from gate.triage.allowance import Allowance
+from gate.triage.classify import classified, types_of_causes
+from gate.triage.facts import facts_of
+from gate.triage.feature_map import feature_map
+from gate.triage.feature_space import by_turns, gather
+from gate.triage.subgroups import subgroups_of
 from gate.work import Work
 
 __all__ = ["begin", "expected_seconds", "explain", "simplify"]
 
 CALLS_PER_CAUSE = 600  # forward-equivalents that explaining one root cause is expected to take
+LOOKED_AT = 2_000  # defects whose files are read to tell their type, beside those that were attributed
+LOOKED_AT_OF_CAUSE = 24  # of one root cause; the others are taken to be like most of them
 
 
 def expected_seconds(work: Work) -> float:
@@ -61,4 +68,49 @@ def explain(work: Work, worker: Worker, domain: InputDomain, preflight: Prefligh
     """
     assert work.allowance is not None
     assert work.triage is not None
+    _gather_features(work, worker, domain)
+    _tell_types(work, domain)
     work.triage = work.triage.model_copy(update={"spent": work.allowance.spent})
+
+
+def _gather_features(work: Work, worker: Worker, domain: InputDomain) -> None:
+    """Before what may take all that is left: each costs one pass, and much is read from them."""
+    assert work.allowance is not None
+    assert work.confirmer is not None
+    assert work.seeds is not None
+    work.features = gather(
+        work.confirmer.defects,
+        work.seeds,
+        worker=worker,
+        domain=domain,
+        folder=work.folder.path,
+        allowance=work.allowance,
+        batch_size=work.settings.batch_size,
+        campaign_seed=work.settings.seed,
+    )
+
+
+def _tell_types(work: Work, domain: InputDomain) -> None:
+    """Types, subgroups and the map of features: no pass of the model."""
+    assert work.allowance is not None
+    assert work.confirmer is not None
+    allowance, sample, defects = work.allowance, work.features, work.confirmer.defects
+    attributed = [defect for defect in defects if defect.attribution is not None]
+    looked_at = {defect.id: defect for defect in [*attributed, *by_turns(defects, LOOKED_AT, LOOKED_AT_OF_CAUSE)]}
+    facts = facts_of(
+        list(looked_at.values()),
+        sample,
+        work.marks,
+        domain=domain,
+        folder=work.folder.path,
+        classes=len(work.classes),
+        late=lambda: allowance.late,
+    )
+    defects[:] = classified(defects, facts)
+    for cause, (kind, reason) in types_of_causes(defects).items():
+        work.about_causes.setdefault(cause, {}).update(type=kind, type_reason=reason)
+    for cause, groups in subgroups_of(defects, sample).items():
+        work.about_causes.setdefault(cause, {}).update(
+            subgroups=groups.subgroups, outside=groups.outside, grouped=groups.looked_at, subgroups_reason=groups.reason
+        )
+    work.feature_map = feature_map(sample, defects, work.settings.seed, late=allowance.late)

@@ -33,6 +33,7 @@ from gate.result import (
 )
 from gate.triage.allowance import Allowance
 from gate.triage.confirm import Confirmer
+from gate.triage.feature_space import FeatureSample
 
 __all__ = ["Work"]
 
@@ -88,6 +89,7 @@ class Work:
     triage: TriageSummary | None = None
     feature_map: FeatureMap | None = None
     about_causes: dict[str, dict[str, Any]] = field(default_factory=dict)  # by root cause: fields of RootCause that explaining filled
+    features: FeatureSample = field(default_factory=FeatureSample)
     earlier: Result | None = None  # the earlier run's record, where there is one to compare with
     gradients: bool = True
     steerable: bool = True  # whether a guiding criterion can say which way a neuron has to move
