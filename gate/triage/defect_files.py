@@ -7,7 +7,6 @@ change places by renames; the old one is removed last.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -92,4 +91,4 @@ def _describe(folder: Path, defect: Defect) -> None:
     text = json.dumps(defect.model_dump(mode="json"), indent=2, allow_nan=False) + "\n"
     half = folder / "defect.json.tmp"
     half.write_text(text, encoding="utf-8")
-    os.replace(half, folder / "defect.json")
+    half.replace(folder / "defect.json")
