@@ -19,20 +19,34 @@ def command() -> None:
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="A new or empty folder.")
 @click.option("--half", type=click.Choice(["a", "b", "all"]), default="a", show_default=True, help="Which half of the seed inputs.")
-def export(run: Path, out: Path, half: Literal["a", "b", "all"]) -> None:
+@click.option("--for-training", is_flag=True, help="Also write an augmentation pipeline that covers the failing ranges.")
+def export(run: Path, out: Path, half: Literal["a", "b", "all"], for_training: bool) -> None:
     """Write the defects of one half of the seed inputs as a training set.
 
-    The other half stays unseen, so that the next gate run can tell a fix from memorised examples.
+    The other half stays unseen, so that `gate regress` and the next gate run can tell a fix from memorised examples.
     """
+    from gate.afterwards import reading_of
+    from gate.corpus.export import Training
     from gate.corpus.export import export as write
     from gate.domains.image.picture import load
+    from gate.errors import DataError
     from gate.report.text import visible
     from gate.result import Result
 
-    written = write(Result.load(run), run, out, half=half, load=load)
+    result = Result.load(run)
+    training = None
+    if for_training:
+        reading = reading_of(run)
+        if reading.domain is None:
+            raise DataError("The run does not say by which limits its mutants were made.", where=str(run), hint="Run the gate again.")
+        training = Training(reading.domain, reading.value_range)
+    written = write(result, run, out, half=half, load=load, training=training)
+    files = "train.npz, pictures/, defects.csv"
+    if training is not None:
+        files += ", augment.py, augment.json, README.md" if written.augmentation else ", README.md: no operator has an equal to train with"
     click.echo(
-        f"{written.exported} defects written to {visible(written.folder)} (train.npz, pictures/, defects.csv); "
-        f"{written.held_out} of the other half held out, {written.kept_back} kept back (judging arm, or no class to train towards)"
+        f"{written.exported} defects written to {visible(written.folder)} ({files}); "
+        f"{written.held_out} of the other half held out, {written.kept_back} kept back (judging arm, or nothing that training would change)"
     )
 
 

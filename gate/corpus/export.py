@@ -13,10 +13,22 @@ from typing import Literal
 
 import numpy as np
 
-from gate.errors import DataError, OutputError
+from gate.corpus.augmentation_files import plan, write_augmentation
+from gate.corpus.trainable import failing_operators, trainable
+from gate.corpus.training_readme import readme
+from gate.domains.image.limits import Domain
+from gate.errors import DataError, OutputError, UsageError
 from gate.result import Defect, Result
 
-__all__ = ["Export", "export", "file_of", "half_of"]
+__all__ = ["Export", "Training", "export", "file_of", "half_of"]
+
+
+@dataclass(frozen=True)
+class Training:
+    """What an augmentation pipeline beside the pictures needs to know."""
+
+    domain: Domain  # the policy's, by which the mutants were made
+    value_range: tuple[float, float]  # of the files
 
 
 @dataclass(frozen=True)
@@ -26,7 +38,8 @@ class Export:
     folder: Path
     exported: int
     held_out: int  # of the other half
-    kept_back: int  # of the judging arm, or without a predicted class
+    kept_back: int  # of the judging arm, or nothing that other weights would change
+    augmentation: bool = False  # whether there is a pipeline
 
 
 def half_of(seed_id: str) -> Literal["a", "b"]:
@@ -34,12 +47,19 @@ def half_of(seed_id: str) -> Literal["a", "b"]:
     return "a" if hashlib.sha256(seed_id.encode()).digest()[0] & 1 == 0 else "b"
 
 
-def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all"], load: Callable[[Path], np.ndarray]) -> Export:
+def export(
+    result: Result,
+    run: Path,
+    out: Path,
+    *,
+    half: Literal["a", "b", "all"],
+    load: Callable[[Path], np.ndarray],
+    training: Training | None = None,
+) -> Export:
     """Writes ``train.npz`` (x in the file dtype, y), a folder of pictures per class, and ``defects.csv``.
 
-    Only defects that a training set can use: changed predictions, with the true label; an output that is not finite is no matter of
-    training. Never those of the judging arm: its mutants are the same for every model, so training on them would be training on the next
-    exam. The half that is left out stays unseen, so that a fix can be judged on its seed inputs (``data.judge_half``).
+    Only defects that a training set can use (``gate.corpus.trainable``), under their true labels. The half that is left out stays unseen,
+    so that a fix can be judged on its seed inputs (``data.judge_half``, ``gate regress``).
 
     Args:
         result: the run's record.
@@ -47,12 +67,20 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
         out: a new or empty folder.
         half: which half of the seed inputs.
         load: reads a sample's data file.
+        training: also writes an augmentation pipeline and a ``README.md`` that says how to train and how to prove the fix.
 
     Raises:
+        UsageError: for training, no half would be left to judge the fix on.
         OutputError: ``out`` is not empty or can't be written.
         DataError: the run has no such defect, or lacks its files.
     """
-    usable = [defect for defect in result.defects if defect.predicted is not None and defect.label is not None and defect.arm == "search"]
+    if training is not None and half == "all":
+        raise UsageError(
+            "With all defects exported, none is left to tell a fix from memorised examples.",
+            where="--half all",
+            hint="Export half a or b, and leave the other to `gate regress`.",
+        )
+    usable = [defect for defect in result.defects if trainable(defect)]
     chosen = [defect for defect in usable if half == "all" or half_of(defect.seed_id) == half]
     if not chosen:
         raise DataError(
@@ -94,11 +122,21 @@ def export(result: Result, run: Path, out: Path, *, half: Literal["a", "b", "all
                         defect.root_cause,
                     ]
                 )
+        written = training is not None and _write_training(out, usable, x, half, training)
     except OSError as error:
         raise OutputError(
             f"The export can't be written: {error.strerror or error}.", where=str(out), hint="Give another folder with --out."
         ) from error
-    return Export(out, len(chosen), len(usable) - len(chosen), len(result.defects) - len(usable))
+    return Export(out, len(chosen), len(usable) - len(chosen), len(result.defects) - len(usable), written)
+
+
+def _write_training(out: Path, usable: list[Defect], x: np.ndarray, half: str, training: Training) -> bool:
+    """The ranges come from the defects of both halves: they are the policy's limits and give no picture away."""
+    shape = (int(x.shape[1]), int(x.shape[2]), int(x.shape[3]))
+    planned = plan(failing_operators(usable), training.domain, shape)
+    written = write_augmentation(out, planned, shape, training.value_range)
+    (out / "README.md").write_text(readme(x, half, planned, training.value_range, written), encoding="utf-8")
+    return written
 
 
 def file_of(defect: Defect, name: str, run: Path) -> Path:
