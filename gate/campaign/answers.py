@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from gate.campaign.ascent_options import Ascent
+from gate.campaign.attribution_work import MOST_NAMED, heat_work, patch_work
 from gate.campaign.wire import Arrays
 from gate.config import CoverageSettings, kind_of
 from gate.coverage.map_file import check_parts
@@ -69,6 +70,8 @@ class Answers:
             "descend": self._descend,
             "numeric_path": self._numeric_path,
             "climb_marks": self._climb_marks,
+            "patch": self._patch,
+            "heat": self._heat,
         }
         self._forget()
 
@@ -469,6 +472,41 @@ class Answers:
             _need(values.shape == (len(given),) and values.dtype == np.float64, f"{name} of another shape")
             _need(bool(((values >= 0) & (values <= 1 + _ROUNDING)).all()), f"{name} that are no shares")
 
+    def _patch(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ("tried", "of", "skipped", "reason", "work"))
+        _names(arrays, ("layers", "neurons", "effects", "restores"))
+        layers, neurons, effects, restores = (arrays[name] for name in ("layers", "neurons", "effects", "restores"))
+        widths = np.array(list(self._layers.values()))
+        _need(layers.dtype == neurons.dtype == np.int64 and layers.ndim == 1 and layers.shape == neurons.shape, "no neurons")
+        _need(effects.dtype == np.float64 and restores.dtype == np.bool_, f"effects {effects.dtype}, restores {restores.dtype}")
+        _need(effects.shape == restores.shape == layers.shape and len(layers) <= MOST_NAMED, "neurons without an effect, or too many")
+        _need(bool(((layers >= 0) & (layers < len(widths))).all()), "layers that are not watched")
+        _need(bool(((neurons >= 0) & (neurons < widths[layers])).all()), "neurons that there are not")
+        _need(len(set(zip(layers.tolist(), neurons.tolist(), strict=True))) == len(layers), "a neuron twice")
+        _need(bool(np.isfinite(effects).all()) and bool((np.diff(effects) <= 0).all()), "effects that do not fall")
+        _count(fields["of"], "of")
+        _count(fields["tried"], "tried")
+        _need(fields["tried"] <= min(parameters["most"], fields["of"]) and fields["of"] <= int(widths.sum()), "more neurons than there are")
+        _need(isinstance(fields["skipped"], dict) and set(fields["skipped"]) <= set(self._layers), "layers skipped that are not watched")
+        _need(all(_is_short(why) for why in fields["skipped"].values()), "a layer skipped for no short reason")
+        _need(_is_short(fields["reason"]) if fields["reason"] is not None else True, "the reason is no short text")
+        _count(fields["work"], "work")
+        _need(fields["work"] <= patch_work(parameters["most"]), "more work than restoring neurons takes")
+
+    def _heat(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        _keys(fields, ("method", "layer", "work"))
+        _need(fields["method"] in (None, "grad_cam_pp", "rollout", "occlusion"), "an unknown method")
+        _need(fields["layer"] is None or _is_short(fields["layer"]), "the layer has no short name")
+        _count(fields["work"], "work")
+        _need(fields["work"] <= heat_work(parameters["grid"]), "more work than heat maps take")
+        _names(arrays, () if fields["method"] is None else ("maps",))
+        if fields["method"] is not None:
+            maps, x = arrays["maps"], sent["x"]
+            _need(maps.dtype == np.float32 and maps.ndim == 3 and len(maps) == len(x), f"heat {maps.dtype} {list(maps.shape)}")
+            _need(0 < maps.shape[1] <= x.shape[1] and 0 < maps.shape[2] <= x.shape[2], "heat in more places than the picture has")
+            _need(bool(np.isfinite(maps).all()) and bool((maps >= 0).all()), "heat out of range")
+            _need(bool((maps.max(axis=(1, 2)) > 0).all()), "no heat at all")
+
     def _values(self, said: Any) -> dict[str, float]:
         """Values by criterion, each of its kind."""
         _keys(said, self._criteria)
@@ -532,6 +570,10 @@ def _count(value: Any, name: str, *, least: int = 0) -> None:
 def _number(value: Any, name: str) -> float:
     _need(isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _HUGE, f"{name} is no number")
     return float(value)
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _LONGEST_EXAMPLE
 
 
 def _share(value: Any, name: str) -> float:

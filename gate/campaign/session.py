@@ -19,13 +19,16 @@ from torch import Tensor, nn
 
 from gate.campaign.ascent_options import Ascent
 from gate.campaign.attacks import attack
+from gate.campaign.attribution_work import SIGHT_PASSES
 from gate.campaign.climber import Climber, steering
 from gate.campaign.descender import Descender
 from gate.campaign.descent_options import Descent
 from gate.campaign.forward import Forward
 from gate.campaign.halving import Halving
+from gate.campaign.heat_maps import Sight, find_sight, heat_maps
 from gate.campaign.mark_steps import climb
 from gate.campaign.numeric_paths import run_on_path
+from gate.campaign.patching import patch
 from gate.campaign.scores import agreement, dropout_variance, gradient_norms, has_dropout
 from gate.campaign.staging import Staging
 from gate.campaign.wire import Arrays
@@ -69,6 +72,7 @@ class Session:
         self._profile = Profile()
         self._arms: dict[str, Suite] = {}
         self._signatures = Signatures({})
+        self._sight: Sight | None = None
 
     # The model.
 
@@ -441,6 +445,44 @@ class Session:
         self._forward.model_calls += len(x)
         return {"supported": True}, {"raw": _numpy(torch.cat(raw))}
 
+    def do_patch(self, arrays: Arrays, *, label: int, most: int, batch: int, gradients: bool) -> Answer:
+        """The neurons that bring a mutant's answer back: ``x`` [2, ...] is its seed input and it; see ``gate.campaign.patching``."""
+        assert self._module is not None
+        assert self._recorder is not None
+        before = self._forward.model_calls
+        found = patch(
+            self._module,
+            self._recorder.layers,
+            self._explained,
+            Halving(self._device, self._forward.kept.clear).parts,
+            self._on_device(arrays["x"]),
+            label=label,
+            most=most,
+            batch=batch,
+            gradients=gradients,
+        )
+        said = {"tried": found.tried, "of": found.of, "skipped": dict(found.skipped), "reason": found.reason}
+        named = {name: _numpy(getattr(found, name)) for name in ("layers", "neurons", "effects", "restores")}
+        return {**said, "work": self._forward.model_calls - before}, named
+
+    def do_heat(self, arrays: Arrays, *, classes: Sequence[int], grid: int, batch: int, gradients: bool) -> Answer:
+        """Where in each picture ``x`` [N, ...] the answer for a class comes from; see ``gate.campaign.heat_maps``."""
+        assert self._module is not None
+        before, x = self._forward.model_calls, self._on_device(arrays["x"])
+        if self._sight is None:
+            with torch.no_grad():
+                outputs = self._answer(x, self._preprocess).shape[1]
+                self._sight = find_sight(self._module, self._preprocess(x), outputs)
+            self._forward.model_calls += SIGHT_PASSES * len(x)
+        wanted = torch.tensor(classes, device=self._device)
+        in_parts = Halving(self._device, self._forward.kept.clear).parts
+        how: dict[str, Any] = {"gradients": gradients, "grid": grid, "batch": batch}
+        found = heat_maps(self._module, self._sight, self._explained, in_parts, x, wanted, **how)
+        work = self._forward.model_calls - before
+        if found is None:
+            return {"method": None, "layer": None, "work": work}, {}
+        return {"method": found.method, "layer": found.layer, "work": work}, {"maps": _numpy(found.maps)}
+
     def do_climb_marks(self, arrays: Arrays, *, steps: int) -> Answer:
         """Moves marks ``pictures`` [M, ...] within ``weights`` towards ``targets`` [M], each on all inputs ``x`` [B, ...] at once."""
         assert self._module is not None
@@ -469,6 +511,16 @@ class Session:
     def _answer(self, x: Tensor, preprocess: nn.Module) -> Tensor:
         """The chosen output, float32 [N, K]; see ``Forward.answer``. Where hooks look on, ``Forward.in_parts`` and ``once`` do."""
         return self._forward.answer(x, preprocess)
+
+    def _explained(self, x: Tensor) -> Tensor:
+        """Logits float64 [N, C] the exact way, in one pass, with a graph where gradients are on; a backward pass is counted as it comes."""
+        logits = self._logits(self._forward.once(x, self._preprocess))
+        if logits.requires_grad:
+            logits.register_hook(self._went_back)  # type: ignore[no-untyped-call]
+        return logits
+
+    def _went_back(self, gradient: Tensor) -> None:
+        self._forward.model_calls += 2 * len(gradient)
 
     def _logits(self, raw: Tensor) -> Tensor:
         """float64 [N, C]: softmax gives the probabilities that the supervisor reads out of the same outputs, ties included."""
