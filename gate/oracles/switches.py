@@ -56,13 +56,6 @@ class SaturatedSwitch(_Part):
     above: float = Field(default=FLOAT16_MAX, gt=0)
 
 
-class UnjustifiedSwitch(_Part):
-    """Of unjustified_confidence; a probability."""
-
-    on: bool = True
-    above: float = Field(default=0.99, ge=0, lt=1)
-
-
 class Switches(_Part):
     """One field for each oracle that can be switched; ``true`` and ``false`` stand for it with its own thresholds.
 
@@ -78,23 +71,28 @@ class Switches(_Part):
     batch_dependence: Switch = Switch()
     baseline_disagreement: Switch = Switch()
     confident_misclassification: ConfidentSwitch = ConfidentSwitch()
-    unjustified_confidence: UnjustifiedSwitch = UnjustifiedSwitch()
+    unjustified_confidence: Switch = Switch()
 
     @model_validator(mode="before")
     @classmethod
     def _spelled_out(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        return {
-            name: {"on": given} if isinstance(given, bool) else {"on": True, **given} if isinstance(given, dict) else given
-            for name, given in data.items()
-        }
+        return {name: _spelled_out(name, given) for name, given in data.items()} if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _one_at_least(self) -> Switches:
         if not any(getattr(self, name).on for name in _OF_MUTANTS):
             raise ValueError(f"no oracle is left that could find a defect; switch on one of {', '.join(_OF_MUTANTS)}")
         return self
+
+
+def _spelled_out(name: str, given: Any) -> Any:
+    if isinstance(given, bool):
+        return {"on": given}
+    if isinstance(given, dict):
+        return {"on": True, **given}
+    if isinstance(given, BaseModel):
+        return given
+    raise ValueError(f"{name} is true, false or its thresholds, not {given!r}")
 
 
 _OF_MUTANTS = ("crash", "non_finite", "changed_prediction", "saturated", "confidence_collapse", "confident_misclassification")

@@ -12,30 +12,25 @@ __all__ = ["UnjustifiedConfidence"]
 
 
 class UnjustifiedConfidence(Oracle):
-    """Says which answers to inputs that show nothing are surer than ``above``; it is asked of no others.
+    """Says which answers to inputs that show nothing are surer than ``LIMIT``; it is asked of no others.
 
     Nearly every network without a way to decline is sure of something on some of them, so this is told and not judged (Nguyen, Yosinski and
     Clune, "Deep neural networks are easily fooled", CVPR 2015).
-
-    Args:
-        above: probability, 0 to 1.
     """
 
     name: ClassVar[str] = "unjustified_confidence"
     rank: ClassVar[int] = 10
     needs: ClassVar[Needs] = Needs.NOTHING
+    LIMIT: ClassVar[float] = 0.99
     says: ClassVar[str] = "shows nothing and is surely read as a class"
-
-    def __init__(self, above: float = 0.99) -> None:
-        self._above = above
 
     def complains(self, seen: Observation) -> np.ndarray:
         """bool [N]: finite answers with a probability above the limit."""
-        return self._sure(seen, self._above)
+        return self._sure(seen, self.LIMIT)
 
     def holds(self, seen: Observation) -> np.ndarray:
         """bool [N]: surer by ``MARGIN`` of what is left to 1."""
-        return self._sure(seen, self._above + MARGIN * (1 - self._above))
+        return self._sure(seen, self.LIMIT + MARGIN * (1 - self.LIMIT))
 
     def _sure(self, seen: Observation, above: float) -> np.ndarray:
         return np.asarray((seen.predicted >= 0) & (np.nan_to_num(seen.probabilities).max(axis=1, initial=0.0) > above))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from gate.metrics.catalogue import CATALOGUE
 from gate.policy import wording
 from gate.policy.load import LoadedPolicy
+from gate.policy.oracle_words import oracles_in_words
 from gate.policy.schema import Policy, Rule, Waiver
 
 __all__ = ["describe"]
@@ -32,6 +33,7 @@ def describe(loaded: LoadedPolicy, *, today: datetime.date) -> str:
                 lines += [f"  {rule.id}", *(line for text in _rule(rule) for line in _wrapped(text, "    "))]
     if policy.waivers:
         lines += ["", "Waivers", *(line for waiver in policy.waivers for line in _wrapped(_waiver(waiver, today), "  "))]
+    lines += ["", "What counts as a finding", *(line for text in oracles_in_words(policy.oracles) for line in _wrapped(text, "  "))]
     lines += ["", "What a person would still label the same (severity 1 of each change)"]
     for family, limits in policy.domain.model_dump().items():
         shown = ", ".join(f"{name.replace('_', ' ')} {_limit(value)}" for name, value in limits.items())

@@ -27,7 +27,7 @@ from gate.strict_yaml import Document, nearest, parse, read
 __all__ = ["LoadedPolicy", "load_policy", "shipped_policies"]
 
 _SHIPPED = Path(__file__).parent / "shipped"
-_SECTIONS = ("coverage", "domain", "arms", "judging", "budget")
+_SECTIONS = ("coverage", "domain", "arms", "judging", "oracles", "budget")
 _OF_THE_FILE_ONLY = ("version", "name", "description", "extends")  # not inherited
 _MAX_FILES = 64
 

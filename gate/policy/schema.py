@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from gate.config import CRITERIA, BudgetSettings, Criterion, kind_of
 from gate.domains.image.limits import Domain
 from gate.metrics.catalogue import CATALOGUE
+from gate.oracles import Switches
 from gate.policy.threshold import Threshold
 from gate.strict_yaml import nearest
 
@@ -186,6 +187,7 @@ class Policy(_Part):
     domain: Domain = Domain()
     arms: Arms = Arms()
     judging: Judging = Judging()
+    oracles: Switches = Switches()
     budget: BudgetSettings | None = None  # what a run gets that is given no budget; None: the gate's own default
     rules: tuple[Rule, ...]
     waivers: tuple[Waiver, ...] = ()
