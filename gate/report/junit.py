@@ -21,6 +21,7 @@ from junit_xml import TestCase, TestSuite, to_xml_report_string
 
 from gate.report.gallery import choose
 from gate.report.numbers import count
+from gate.report.releases import status_counts
 from gate.report.shortcuts import ADVICE, kind_of_mark, shortcut_in_words, shortcuts_of
 from gate.report.text import NAME, SENTENCE, visible
 from gate.report.words import (
@@ -124,6 +125,7 @@ def _verdict_suite(result: Result) -> TestSuite:
         "gate.model": candidate_name(result),
         "gate.digest": visible(result.candidate.digest or "", NAME),
         "gate.policy": visible(result.policy.name if result.policy else "", NAME),
+        **{f"gate.root_causes.{status}": str(number) for status, number in (status_counts(result) or {}).items()},
     }
     return suite
 

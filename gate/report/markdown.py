@@ -26,6 +26,7 @@ from gate.report.coverage import (
 )
 from gate.report.gallery import choose
 from gate.report.numbers import amount, count, interval, share
+from gate.report.releases import releases_in_words
 from gate.report.shortcuts import ADVICE, shortcut_in_words, shortcuts_of
 from gate.report.text import NAME, markdown
 from gate.report.words import (
@@ -49,7 +50,7 @@ from gate.report.words import (
     title,
     worst_first,
 )
-from gate.result import Defect, Result, RuleResult, Status
+from gate.result import Defect, Result, RootCause, RuleResult, Status
 
 __all__ = ["render"]
 
@@ -207,17 +208,25 @@ def _coverage(result: Result) -> list[str]:
 
 
 def _causes(result: Result) -> list[str]:
+    beside = releases_in_words(result)
+    told = [beside] if beside else []
     if not result.root_causes:
-        return []
+        return ["### Root causes", *told] if told else []
     causes = sorted(result.root_causes, key=lambda cause: -cause.size)
     lines = [
-        f"- **{markdown(cause.title, 3 * NAME)}**: {count(cause.size)} {'defect' if cause.size == 1 else 'defects'}, "
+        f"- **{markdown(cause.title, 3 * NAME)}**{_marks(cause)}: {count(cause.size)} {'defect' if cause.size == 1 else 'defects'}, "
         f"for example {markdown(cause.example, NAME)}." + (f" {markdown(cause.repair)}" if cause.repair else "")
         for cause in causes[:_MOST_CAUSES]
     ]
     if len(causes) > _MOST_CAUSES:
         lines.append(f"- … and {count(len(causes) - _MOST_CAUSES)} smaller ones in the report")
-    return [f"### Root causes ({count(len(causes))})", "\n".join(lines)]
+    return [f"### Root causes ({count(len(causes))})", *told, "\n".join(lines)]
+
+
+def _marks(cause: RootCause) -> str:
+    """What it is and whether it is new, in brackets."""
+    said = [markdown(text, NAME) for text in (cause.type, cause.status) if text]
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _defects(result: Result) -> list[str]:

@@ -7,6 +7,7 @@ from rich.text import Text
 
 from gate.pipeline import Outcome
 from gate.report.coverage import about, criterion_name, false_note, progress_of, remark, reported
+from gate.report.releases import releases_in_words
 from gate.report.shortcuts import shortcut_in_words, shortcuts_of
 from gate.report.text import visible
 from gate.result import Result, Verdict
@@ -29,7 +30,7 @@ def show_verdict(outcome: Outcome, console: Console | None = None) -> None:
 
 
 def show_result(result: Result, console: Console) -> None:
-    """Prints verdict, reasons, next steps, shortcuts that were found, the coverage reported, and a warning where it is false."""
+    """Prints verdict, reasons, next steps, what is new since the earlier run, shortcuts, the coverage reported, and whether it is false."""
     name = result.candidate.resolved_uri
     head = Text.assemble((f" {str(result.verdict).upper()} ", _STYLES[result.verdict] + " reverse"), " ", visible(name, isolate=False))
     if result.policy is not None:
@@ -42,6 +43,9 @@ def show_result(result: Result, console: Console) -> None:
         console.print(Text(f"  - and {len(result.reasons) - _REASONS} more, in the report"), soft_wrap=True)
     for step in result.next_steps[:3]:
         console.print(Text(f"  what to do: {visible(step, isolate=False)}"), soft_wrap=True)
+    beside = releases_in_words(result)
+    if beside is not None:
+        console.print(Text(f"  {beside}"), soft_wrap=True)
     for mark in shortcuts_of(result):
         console.print(
             Text(f"  ! shortcut or backdoor: {visible(shortcut_in_words(mark, result), isolate=False)}", style="bold red"), soft_wrap=True

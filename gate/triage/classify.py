@@ -48,6 +48,7 @@ _OF_ORACLE = {
     "saturated": "numeric",
     "numeric_path": "backend",
     "batch_dependence": "backend",
+    "flaky": "flaky",
 }
 
 
@@ -162,6 +163,7 @@ _FAULTS = {
     "crash": "the model gave no answer at all",
     "numeric": "the output is no usable number",
     "backend": "how the model is run changes the answer",
+    "flaky": "the same input is not answered the same every time",
 }
 
 
