@@ -43,6 +43,8 @@ __all__ = [
     "ModelInfo",
     "NeuronEffect",
     "OperatorWeights",
+    "PathTally",
+    "PathsSummary",
     "PolicyInfo",
     "PreflightCheck",
     "PreviousInfo",
@@ -554,6 +556,26 @@ class ProbesSummary(_Frozen):
     untaken: tuple[str, ...] = ()  # numeric paths that the model can't take
 
 
+class PathTally(_Frozen):
+    """What came of one way of running the model on inputs that it reads rightly."""
+
+    tried: int
+    findings: int  # inputs with another class by a margin, or with an answer that is not finite
+    worst: float  # the largest difference of a probability, whether it changed the class or not
+
+
+class PathsSummary(_Frozen):
+    """Right answers once more on other numeric paths, alone and in company; defects of it are of the arm ``paths``."""
+
+    reason: str | None = None  # why nothing was compared, or not all of it
+    seeds: int = 0  # seed inputs compared
+    mutants: int = 0  # valid mutants of the judging arm compared
+    disagreeing: int = 0  # of both
+    model_calls: int = 0
+    ways: dict[str, PathTally] = Field(default_factory=dict)  # batch_dependence, numeric_path:<path>
+    untaken: dict[str, str] = Field(default_factory=dict)  # numeric paths without an answer, and why
+
+
 class UniversalMark(_Frozen):
     """One mark, the same for all inputs, as measured on held-out seed inputs. ``files`` are relative to the run folder."""
 
@@ -618,6 +640,7 @@ class Result(_Frozen):
     feature_map: FeatureMap | None = None
     margins: tuple[FamilyMargin, ...] = ()
     probes: ProbesSummary | None = None
+    paths: PathsSummary | None = None
     universal_marks: MarksSummary | None = None
     isolation: dict[str, Any] = Field(default_factory=dict)
     environment: dict[str, Any] = Field(default_factory=dict)

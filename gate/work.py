@@ -25,6 +25,7 @@ from gate.result import (
     LayerSummary,
     MarksSummary,
     ModelInfo,
+    PathsSummary,
     PreflightCheck,
     PreviousInfo,
     ProbesSummary,
@@ -84,6 +85,7 @@ class Work:
     probes_broken: int = 0  # answered with what is not finite
     probes_compared: int = 0  # in other company and on other numeric paths
     probes_disagreeing: int = 0
+    paths: PathsSummary | None = None
     marks: MarksSummary | None = None
     allowance: Allowance | None = None  # of explaining what was found
     triage: TriageSummary | None = None

@@ -15,7 +15,7 @@ import numpy as np
 from gate.campaign.batch import Batch, Outcome
 from gate.corpus.export import half_of
 from gate.domains.chains import Chains, Steps
-from gate.domains.domain import InputDomain
+from gate.domains.domain import InputDomain, Step
 from gate.errors import PolicyError
 from gate.randomness import hashed, integer, key, uniforms
 
@@ -123,6 +123,12 @@ class JudgingArm:
             for taken in self._taken
             for row in range(len(taken.seeds))
         ]
+
+    def made(self, seed: int, slot: int) -> tuple[np.ndarray, Step]:
+        """One mutant of a seed input once more, [H, W, C], and the step that made it."""
+        steps = blind_steps(self._domain, self._keys[[seed]], self._slots)
+        made: np.ndarray = self._domain.apply(self._seeds[[seed]], steps[slot : slot + 1])
+        return made[0], steps[slot]
 
     @property
     def mutants_per_seed(self) -> int:

@@ -26,10 +26,11 @@ def nonfinite_outputs(evidence: Evidence, confidence: float) -> Metric:
 
 
 def backend_disagreements(evidence: Evidence, confidence: float) -> Metric:
-    """Probes with another answer in other company or on another numeric path."""
-    if not evidence.probes_compared:
+    """Probes with another answer, and inputs with another class, in other company or on another numeric path."""
+    compared = evidence.probes_compared + evidence.inputs_compared
+    if not compared:
         return missing("backend_disagreements", evidence.probes_reason or "no probe was run", n=0, evidence=evidence)
-    return measured("backend_disagreements", float(evidence.probes_disagreeing), n=evidence.probes_compared)
+    return measured("backend_disagreements", float(evidence.probes_disagreeing + evidence.inputs_disagreeing), n=compared)
 
 
 def flaky_findings(evidence: Evidence, confidence: float) -> Metric:

@@ -126,6 +126,8 @@ class Evidence(_Frozen):
     probes_compared: int = 0  # run in other company and on other numeric paths
     probes_disagreeing: int = 0  # of these, how many got another answer there
     probes_reason: str | None = None  # why none was compared
+    inputs_compared: int = 0  # seed inputs and mutants that are read rightly: alone, in company, and on other numeric paths
+    inputs_disagreeing: int = 0  # of these, how many got another class there, or no finite answer
     nonfinite_outputs: int = 0  # of valid mutants and probes
     flaky_findings: int = 0
     preflight_faults: int | None = None
