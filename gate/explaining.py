@@ -68,8 +68,10 @@ def explain(work: Work, worker: Worker, domain: InputDomain, preflight: Prefligh
     """
     assert work.allowance is not None
     assert work.triage is not None
-    _gather_features(work, worker, domain)
-    _tell_types(work, domain)
+    try:
+        _gather_features(work, worker, domain)
+    finally:
+        _tell_types(work, domain)  # however little is known: what an oracle alone says, and why there is no more
     work.triage = work.triage.model_copy(update={"spent": work.allowance.spent})
 
 
@@ -95,6 +97,10 @@ def _tell_types(work: Work, domain: InputDomain) -> None:
     assert work.allowance is not None
     assert work.confirmer is not None
     allowance, sample, defects = work.allowance, work.features, work.confirmer.defects
+
+    def late() -> bool:
+        return allowance.late or work.deadline.stopped
+
     attributed = [defect for defect in defects if defect.attribution is not None]
     looked_at = {defect.id: defect for defect in [*attributed, *by_turns(defects, LOOKED_AT, LOOKED_AT_OF_CAUSE)]}
     facts = facts_of(
@@ -104,7 +110,7 @@ def _tell_types(work: Work, domain: InputDomain) -> None:
         domain=domain,
         folder=work.folder.path,
         classes=len(work.classes),
-        late=lambda: allowance.late,
+        late=late,
     )
     defects[:] = classified(defects, facts)
     for cause, (kind, reason) in types_of_causes(defects).items():
@@ -113,4 +119,4 @@ def _tell_types(work: Work, domain: InputDomain) -> None:
         work.about_causes.setdefault(cause, {}).update(
             subgroups=groups.subgroups, outside=groups.outside, grouped=groups.looked_at, subgroups_reason=groups.reason
         )
-    work.feature_map = feature_map(sample, defects, work.settings.seed, late=allowance.late)
+    work.feature_map = feature_map(sample, defects, work.settings.seed, late=late())
