@@ -26,10 +26,14 @@ class BaselineDisagreement(PairOracle):
     def complains(self, first: Observation, second: Observation) -> np.ndarray:
         """bool [N]: both answers clear by a margin."""
         wrong = (first.predicted < 0) | ChangedPrediction().holds(first)
+        return np.asarray(wrong & self.keeps(second))
+
+    def keeps(self, second: Observation) -> np.ndarray:
+        """bool [N]: the baseline has the label, by a margin."""
         rows = np.flatnonzero((second.labels >= 0) & (second.predicted == second.labels))
-        keeps = np.zeros(len(wrong), dtype=bool)
+        keeps = np.zeros(len(second.labels), dtype=bool)
         others = second.probabilities[rows].copy()
         others[np.arange(len(rows)), second.labels[rows]] = -np.inf
         own = second.probabilities[rows, second.labels[rows]]
         keeps[rows] = own - others.max(axis=1, initial=-np.inf) >= MARGIN
-        return np.asarray(wrong & keeps)
+        return keeps
