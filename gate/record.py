@@ -263,6 +263,7 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
         feature_map=work.feature_map,
         probes=work.probes,
         paths=work.paths,
+        against_baseline=work.against_baseline,
         universal_marks=work.marks,
         isolation={"process": "own process group", "environment": "allow-list", "network": "not restricted", "files": "not restricted"},
         environment=work.environment,

@@ -21,6 +21,7 @@ __all__ = [
     "UNREACHED_PLACES",
     "ArmSummary",
     "Attribution",
+    "BaselineSummary",
     "CampaignSummary",
     "ClassCoverage",
     "ControlComparison",
@@ -544,6 +545,7 @@ class ProbeOracle(_Frozen):
     worst: float | None = None  # the largest difference of a probability that it saw; of unjustified_confidence: the highest confidence
     example: str | None = None  # the name of the worst probe it complains about
     picture: str | None = None  # of that probe, relative to the run folder
+    baseline: int | None = None  # of unjustified_confidence: findings of the baseline on the same probes; None: it was not asked
 
 
 class ProbesSummary(_Frozen):
@@ -554,6 +556,16 @@ class ProbesSummary(_Frozen):
     reason: str | None = None  # why not all were run, or not all was asked of them
     oracles: dict[str, ProbeOracle] = Field(default_factory=dict)  # numeric paths as numeric_path:<path>
     untaken: tuple[str, ...] = ()  # numeric paths that the model can't take
+
+
+class BaselineSummary(_Frozen):
+    """What the baseline made of the candidate's defects."""
+
+    reason: str | None = None  # why it was not asked, or not about all of them
+    asked: int = 0  # defects
+    brought_in: int = 0  # of these, how many the baseline reads rightly: new with this candidate
+    same: int = 0  # ... and how many it reads as the same wrong class
+    sure_of_nothing: int | None = None  # probes that show nothing and that it is sure of; None: not asked
 
 
 class PathTally(_Frozen):
@@ -641,6 +653,7 @@ class Result(_Frozen):
     margins: tuple[FamilyMargin, ...] = ()
     probes: ProbesSummary | None = None
     paths: PathsSummary | None = None
+    against_baseline: BaselineSummary | None = None
     universal_marks: MarksSummary | None = None
     isolation: dict[str, Any] = Field(default_factory=dict)
     environment: dict[str, Any] = Field(default_factory=dict)

@@ -20,6 +20,7 @@ from gate.metrics.evidence import CleanEvidence, LongTailEvidence, RegressionEvi
 from gate.policy.load import LoadedPolicy
 from gate.registry.resolve import ModelReference
 from gate.result import (
+    BaselineSummary,
     DataSetInfo,
     FeatureMap,
     LayerSummary,
@@ -86,6 +87,7 @@ class Work:
     probes_compared: int = 0  # in other company and on other numeric paths
     probes_disagreeing: int = 0
     paths: PathsSummary | None = None
+    against_baseline: BaselineSummary | None = None
     marks: MarksSummary | None = None
     allowance: Allowance | None = None  # of explaining what was found
     triage: TriageSummary | None = None
