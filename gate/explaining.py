@@ -6,6 +6,8 @@ fast the machine is; where time is limited, a clock ends it as well. Nothing her
 
 from __future__ import annotations
 
+from gate.backends import compare_paths
+from gate.baseline import ask_baseline
 from gate.campaign.preflight import Preflight
 from gate.campaign.supervisor import Worker
 from gate.domains.domain import InputDomain
@@ -69,6 +71,8 @@ def explain(work: Work, worker: Worker, domain: InputDomain, preflight: Prefligh
     assert work.allowance is not None
     assert work.triage is not None
     try:
+        compare_paths(work, worker, domain, preflight)
+        ask_baseline(work, domain)
         _gather_features(work, worker, domain)
     finally:
         _tell_types(work, domain)  # however little is known: what an oracle alone says, and why there is no more

@@ -1,0 +1,74 @@
+"""What the model in production makes of the candidate's defects: does this release bring them in, or has it got them already?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gate.campaign.preflight import predict_all
+from gate.campaign.supervisor import Worker
+from gate.models.outputs import OutputKind
+from gate.oracles import observe
+from gate.oracles.baseline_disagreement import BaselineDisagreement
+from gate.oracles.oracle import Observation
+from gate.result import Defect
+from gate.triage.backends import is_backend, run_as_found
+
+__all__ = ["answered", "brought_in"]
+
+_NOBODY = -1  # the label of a probe
+
+
+def brought_in(defect: Defect) -> bool:
+    """Whether the baseline answers the defect's file rightly and the candidate does not."""
+    return BaselineDisagreement.name in defect.also
+
+
+def answered(
+    worker: Worker,
+    defects: Sequence[Defect],
+    x: np.ndarray,
+    output_kind: OutputKind,
+    batch_size: int,
+    value_range: tuple[float, float],
+) -> list[Defect]:
+    """The defects with the baseline's answer to their files, and ``baseline_disagreement`` among their oracles where it is right.
+
+    What came from how the model is run is asked in that way; where the baseline can't be run so, its answer is not known.
+
+    Args:
+        worker: with the baseline loaded.
+        defects: D of them.
+        x: [D, ...] their mutants in the file dtype.
+        output_kind: how to read the baseline's output.
+        batch_size: largest batch.
+        value_range: of a file.
+    """
+    labels = np.array([_NOBODY if defect.label is None else defect.label for defect in defects], dtype=np.int64)
+    plain = [row for row, defect in enumerate(defects) if not is_backend(defect)]
+    found = list(defects)
+    if plain:
+        seen = observe(predict_all(worker, x[plain], batch_size), output_kind, labels[plain])
+        for place, row in enumerate(plain):
+            found[row] = _noted(defects[row], _one(seen, place))
+    for row, defect in enumerate(defects):
+        if row in plain or defect.detail is None:
+            continue
+        _, answer = run_as_found(worker, x[row], defect.oracle, defect.detail, int(labels[row]), output_kind, value_range)
+        if answer is not None:
+            found[row] = _noted(defect, answer)
+    return found
+
+
+def _noted(defect: Defect, answer: Observation) -> Defect:
+    predicted = int(answer.predicted[0])
+    also = tuple(name for name in defect.also if name != BaselineDisagreement.name)
+    if defect.predicted != defect.label and BaselineDisagreement().keeps(answer)[0]:
+        also = (*also, BaselineDisagreement.name)
+    return defect.model_copy(update={"baseline": None if predicted < 0 else predicted, "also": also})
+
+
+def _one(seen: Observation, row: int) -> Observation:
+    rows = slice(row, row + 1)
+    return Observation(seen.raw[rows], seen.probabilities[rows], seen.predicted[rows], seen.labels[rows], seen.kind)
