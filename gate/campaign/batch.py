@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,9 +35,16 @@ class Outcome:
 
     probabilities: np.ndarray  # [N, C] float64
     predicted: np.ndarray  # int64 [N]; -1 where the output is not finite
-    complaint: np.ndarray  # int64 [N]: position in gate.oracles.ORACLES, -1 for none
+    complaint: np.ndarray  # int64 [N]: position among the campaign's oracles, -1 for none
     new_items: np.ndarray  # float64 [N]: newly covered items of the guiding criteria (of a statistic its gain), valid mutants only
     signatures: np.ndarray | None = None  # int64 [N]: of what each covers, see gate.coverage.signing; 0 where that is not known
+    failed: np.ndarray | None = None  # bool [N]: see ``fails``; None where every complaint is such a failure
+    raised: Mapping[int, str] = field(default_factory=dict)  # by row the exception that came instead of an answer
+
+    @property
+    def fails(self) -> np.ndarray:
+        """bool [N]: another prediction than the label, or none at all. What rates count, whichever oracles are on."""
+        return self.complaint >= 0 if self.failed is None else self.failed
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class Finding:
     predicted: int | None
     confidence_before: float
     confidence_after: float | None
+    detail: str | None = None  # of the fault, in words
 
     @property
     def key(self) -> tuple[str, str, str, int, str]:

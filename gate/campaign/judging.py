@@ -163,7 +163,7 @@ class JudgingArm:
                 batch.operators.reshape(shape),
                 batch.recipes.severities.reshape(shape),
                 batch.valid.reshape(shape),
-                ((outcome.complaint >= 0) & batch.valid).reshape(shape),
+                (outcome.fails & batch.valid).reshape(shape),
                 outcome.predicted.reshape(shape),
                 np.where(finite, confidence, 0.0).reshape(shape),
             )

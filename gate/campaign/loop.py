@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,17 @@ from gate.campaign.invalid import add_reasons, add_to_arm
 from gate.campaign.judging import JudgingArm
 from gate.campaign.lifecycle import Lifecycle, Pause, State, StateChange
 from gate.campaign.payoff import Objective
+from gate.campaign.raising_steps import Answered, RaisingSteps, no_answers
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Request, Worker
+from gate.campaign.suspects import Suspects
 from gate.config import CoverageSettings
 from gate.domains.chains import Chains
 from gate.domains.domain import InputDomain
-from gate.models.outputs import OutputKind, predictions, probabilities
-from gate.oracles import ORACLES, Observation, complaints
+from gate.models.outputs import OutputKind
+from gate.oracles import ORACLES, Oracle, complaints, observe
+from gate.oracles.crash import Crash
+from gate.oracles.non_finite import NonFinite
 
 __all__ = ["Campaign", "CampaignOutcome", "ClassCount", "Confirm", "Point", "Seeds"]
 
@@ -43,8 +47,6 @@ FIRST_EXECUTIONS = 1000  # coverage_gain_per_iteration looks at this many of the
 ESTIMATED_FROM = 100  # executions that an estimated chance must rest on before it stops anything, however large coverage.stall_chance
 CONFIRMATIONS_PER_KEY = 3  # a finding that did not reproduce is tried again with another mutant, this often
 CURVE_POINTS = 400  # the curve is thinned out beyond this many points
-
-_NON_FINITE = [oracle.name for oracle in ORACLES].index("non_finite")
 
 Confirm = Callable[[Finding], bool]
 
@@ -57,6 +59,7 @@ class Seeds:
     labels: np.ndarray  # int64 [S]
     ids: tuple[str, ...]
     probabilities: np.ndarray  # [S, C] float64
+    raw: np.ndarray | None = None  # [S, K] float32: what the model answered; None: not known
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,9 @@ class CampaignOutcome:
     classes: dict[int, ClassCount] = field(default_factory=dict)  # by true class of the seed input
     stalled_for: int = 0  # search executions since one covered something new
     discovery: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # by criterion; see gate.coverage.discovery.Estimate
-    nonfinite: int = 0
+    nonfinite: int = 0  # valid mutants answered with what is not finite
+    crashes: int = 0  # valid mutants that made the model raise
+    vanished: int = 0  # batches that made the model raise, although none of their inputs did alone
     unconfirmed: int = 0  # findings that there was no time left to confirm
     steps: int = 0
     states: list[StateChange] = field(default_factory=list)
@@ -151,6 +156,8 @@ class Campaign:
         campaign_seed: every draw depends on it.
         mixed: whether search and control arms run in mixed precision, so that what they find may be of its making.
         pause: asked between steps whether somebody wants the campaign to wait.
+        oracles: who looks at every mutant, the lowest rank first.
+        suspects: keeps inputs on disk that are tried alone because they may make the model raise.
     """
 
     def __init__(
@@ -173,8 +180,12 @@ class Campaign:
         campaign_seed: int,
         mixed: bool = False,
         pause: Pause | None = None,
+        oracles: Sequence[Oracle] = ORACLES,
+        suspects: Suspects | None = None,
     ) -> None:
         self._worker = worker
+        self._oracles = tuple(oracles)
+        self._raising = RaisingSteps(worker, suspects)
         self._mixed = mixed
         self.domain = domain
         self._seeds = seeds
@@ -198,6 +209,7 @@ class Campaign:
         self._steps = 0  # proposed
         self._wasted = 0  # of the search's wasted work, how much has been counted
         self._ending: str | None = None  # why no step is proposed any more, once that can't change
+        self._said: dict[str, tuple[int, dict[str, Any]]] = {}  # by arm what was said last of its map, and to which request
         self._noted_seconds = 0.0  # up to when the device's time has been noted for an arm
         self._curve: EvenlySpaced[Point] = EvenlySpaced(CURVE_POINTS)
         self.outcome = CampaignOutcome(
@@ -247,6 +259,7 @@ class Campaign:
                 if batch is None:
                     return None
                 self._in_flight.append((batch, self._send(batch), self.search.objective))
+                self._raising.asked(batch)
             except (BudgetSpent, Interrupted) as error:
                 self._drop("search" if batch is None else batch.arm, error)  # only the search makes mutants on the device
                 return self._ending
@@ -374,11 +387,15 @@ class Campaign:
         """Waits for a step's answer and learns from it."""
         count = self.outcome.counts[batch.arm]
         try:
-            fields, arrays = self._worker.answer(request)
+            answer = self._raising.answer(batch, request, self._send)
         except (BudgetSpent, Interrupted) as error:
             self._drop(batch.arm, error)
             return
-        outcome, said, added = self._outcome(batch, fields, arrays)
+        if answer.wasted:
+            batch = replace(batch, model_calls=batch.model_calls + answer.wasted)
+            self._events.emit("raised", step=batch.step, arm=batch.arm, inputs=len(answer.raised), of=len(batch.x))
+            self.outcome.vanished += int(not answer.raised)
+        outcome, said, added = self._outcome(batch, answer)
         count.executions += len(batch.x)
         count.valid += int(batch.valid.sum())
         if batch.faults is not None:
@@ -416,27 +433,46 @@ class Campaign:
             seconds=round(self._budget.seconds, 3),
         )
 
-    def _send(self, batch: Batch) -> Request:
+    def _send(self, batch: Batch, rows: slice = slice(None)) -> Request:
+        """Asks for the answers to some rows of a batch."""
         earns = np.ones(len(batch.x), dtype=bool) if batch.arm == "noise" else batch.valid
         arm = batch.arm if batch.arm != "judging" else None
         if batch.kept is not None:
             return self._worker.ask("run_kept", {"arm": arm, "token": batch.kept}, {"earns": earns})
-        return self._worker.ask("run", {"arm": arm}, {"x": batch.x, "earns": earns})
+        return self._worker.ask("run", {"arm": arm}, {"x": batch.x[rows], "earns": earns[rows]})
 
-    def _outcome(self, batch: Batch, fields: dict[str, Any], arrays: dict[str, np.ndarray]) -> tuple[Outcome, dict[str, Any], np.ndarray]:
+    def _outcome(self, batch: Batch, answer: Answered) -> tuple[Outcome, dict[str, Any], np.ndarray]:
         """What the oracles say of a step; also what the worker says of the arm's map, and what each mutant added, by criterion."""
         covers = batch.arm != "judging"
-        raw = arrays["raw"]
-        probability = probabilities(raw, self._output_kind)
-        predicted = predictions(raw, self._output_kind)
-        labels = np.where(batch.seeds >= 0, self._seeds.labels[np.maximum(batch.seeds, 0)], -1)
-        if batch.arm == "noise":
-            complaint = np.full(len(batch.x), -1, dtype=np.int64)
-        else:
-            complaint = complaints(Observation(raw, probability, predicted, labels))
-        new_items = arrays["new_items"] if covers else np.zeros(len(batch.x))
-        added = arrays["added"] if covers else np.zeros((len(batch.x), 0))
-        return Outcome(probability, predicted, complaint, new_items, arrays.get("signature")), fields, added
+        arrays, seeds = answer.arrays, np.maximum(batch.seeds, 0)
+        labels = np.where(batch.seeds >= 0, self._seeds.labels[seeds], -1)
+        raw = arrays["raw"] if "raw" in arrays else no_answers(len(batch.x), self._seeds.probabilities.shape[1], self._output_kind)
+        before, raw_before = (None if clean is None else clean[seeds] for clean in (self._seeds.probabilities, self._seeds.raw))
+        seen = observe(raw, self._output_kind, labels, before=before, raw_before=raw_before, raised=answer.raised)
+        complaint = np.full(len(batch.x), -1, dtype=np.int64) if batch.arm == "noise" else complaints(seen, self._oracles)
+        new_items = arrays["new_items"] if covers and arrays else np.zeros(len(batch.x))
+        added = arrays["added"] if covers and arrays else np.zeros((len(batch.x), len(self.outcome.initial) if covers else 0))
+        outcome = Outcome(
+            seen.probabilities,
+            seen.predicted,
+            complaint,
+            new_items,
+            arrays.get("signature"),
+            failed=seen.predicted != labels,
+            raised=answer.raised,
+        )
+        return outcome, self._map_said(batch.arm, answer), added
+
+    def _map_said(self, arm: str, answer: Answered) -> dict[str, Any]:
+        """What is known of an arm's map by now.
+
+        A step that was answered in parts was counted into it after the step behind it, so that what that step heard is not the latest.
+        """
+        known = self._said.get(arm)
+        if answer.fields and (known is None or answer.number > known[0]):
+            self._said[arm] = known = (answer.number, answer.fields)
+        nothing = {"valid": self.outcome.initial, "raw": self.outcome.initial, "discovery": {}}
+        return nothing if known is None else known[1]
 
     def _findings(self, batch: Batch, outcome: Outcome) -> np.ndarray:
         """bool [N]: which mutants are new distinct findings; confirms them on the way."""
@@ -445,12 +481,14 @@ class Campaign:
         doubtful = self._mixed and batch.arm != "judging"  # an overflow counts only once full precision has seen it, too
         complaining = (outcome.complaint >= 0) & batch.valid
         count.findings += int(complaining.sum())
-        if not doubtful:
-            self.outcome.nonfinite += int((complaining & (outcome.complaint == _NON_FINITE)).sum())
+        if batch.arm != "noise" and not doubtful:
+            raised = np.isin(np.arange(len(batch.x)), list(outcome.raised))
+            self.outcome.nonfinite += int((batch.valid & ~raised & (outcome.predicted < 0)).sum())
+            self.outcome.crashes += int((batch.valid & raised).sum())
         if batch.arm == "random":
             return new  # the control arm is there to be counted, its findings belong to nobody
         for slot in np.flatnonzero(complaining).tolist():
-            oracle = ORACLES[int(outcome.complaint[slot])].name
+            oracle = self._oracles[int(outcome.complaint[slot])].name
             key = self._key(batch, outcome, slot, oracle)
             tries = self._tries.get(key, 0)
             if tries >= CONFIRMATIONS_PER_KEY:
@@ -462,7 +500,8 @@ class Campaign:
             elif confirmed:
                 self._tries[key] = CONFIRMATIONS_PER_KEY
                 count.defects += 1
-                self.outcome.nonfinite += int(oracle == "non_finite" and doubtful)
+                self.outcome.nonfinite += int(oracle == NonFinite.name and doubtful)
+                self.outcome.crashes += int(oracle == Crash.name and doubtful)
                 new[slot] = True
             else:
                 self._tries[key] = tries + 1
@@ -505,6 +544,7 @@ class Campaign:
             predicted=None if predicted < 0 else predicted,
             confidence_before=float(self._seeds.probabilities[seed, label]),
             confidence_after=None if predicted < 0 else float(outcome.probabilities[slot, predicted]),
+            detail=outcome.raised.get(slot),
         )
 
     def _after_search(self, batch: Batch, outcome: Outcome, found: np.ndarray, said: dict[str, Any]) -> None:

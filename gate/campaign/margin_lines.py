@@ -96,8 +96,8 @@ class Lines:
         seeds, severities = batch.seeds[rows], batch.recipes.severities[rows]
         self._waiting[seeds] = False
         gap = gaps(outcome.probabilities[rows], self._labels[seeds])
-        held = (outcome.complaint[rows] < 0) & (gap > 0)
-        failed = outcome.complaint[rows] >= 0
+        failed = outcome.fails[rows]
+        held = ~failed & (gap > 0)
         moved = (self.clean[seeds] - gap) / severities
         self._lowered += np.bincount(operators, weights=np.maximum(moved, 0.0), minlength=len(self._natural))
         self._seen += np.bincount(operators, minlength=len(self._natural))
