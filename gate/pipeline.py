@@ -75,7 +75,8 @@ from gate.result import (
 )
 from gate.triage.confirm import Confirmer
 from gate.triage.long_tail import match, save_matches
-from gate.triage.regression import FRESH_MUTANTS, EarlierRun, Recurrence, read_earlier, replay_earlier, same_classes
+from gate.triage.regression import FRESH_MUTANTS, EarlierRun, read_earlier, replay_earlier, same_classes
+from gate.triage.verdicts import Exported, Recurrence, outcomes
 from gate.trust.digest import digest
 from gate.validating import fetch_validator, validating
 from gate.work import Work
@@ -665,11 +666,14 @@ def _regression(work: Work, worker: Worker, domain: ImageDomain, output_kind: Ou
 
 
 def _take_recurrences(work: Work, source: str, earlier: Result, recurrences: Sequence[Recurrence]) -> None:
+    others: dict[str, Exported] = {"a": "b", "b": "a"}
+    exported = others.get(work.settings.data.judge_half, "all")  # what is judged was not trained on
     work.regression = RegressionEvidence(
         source=source,
         recurs={one.defect.id: one.why for one in recurrences},
         root_cause={one.defect.id: one.defect.root_cause for one in recurrences},
         half={one.defect.id: half_of(one.defect.seed_id) for one in recurrences},
+        became={cause: one.word for cause, one in outcomes(recurrences, exported).items()},
     )
     recurring = tuple(one.defect.id for one in recurrences if one.why is not None)
     work.previous = PreviousInfo(

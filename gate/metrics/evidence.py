@@ -10,6 +10,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from gate.triage.verdicts import Word
+
 __all__ = [
     "CleanEvidence",
     "CoverageEvidence",
@@ -77,6 +79,7 @@ class RegressionEvidence(_Frozen):
     recurs: dict[str, Literal["file", "seed", "fresh"] | None]
     root_cause: dict[str, str] = Field(default_factory=dict)
     half: dict[str, str] = Field(default_factory=dict)  # of the seed inputs, a or b: one may have been exported for training
+    became: dict[str, Word] = Field(default_factory=dict)  # by root cause; see gate.triage.verdicts
 
 
 class CoverageEvidence(_Frozen):

@@ -13,7 +13,7 @@ __all__ = ["regression_rate"]
 
 
 def regression_rate(evidence: Evidence, confidence: float) -> Metric:
-    """Wilson interval over the earlier defects; ``extra`` counts by what recurred (file, seed, fresh).
+    """Wilson interval over the earlier defects; ``extra`` counts by what recurred (file, seed, fresh), and root causes that look memorised.
 
     Slices by root cause, and by half of the seed inputs: what recurs among defects that were exported for training says less than what
     recurs among the others.
@@ -38,4 +38,6 @@ def regression_rate(evidence: Evidence, confidence: float) -> Metric:
     slices = {"root_cause": by(earlier.root_cause), "half": by(earlier.half)}
     ways = Counter(how for how in earlier.recurs.values() if how is not None)
     whole = share(name, sum(ways.values()), len(earlier.recurs), confidence, slices=slices)
-    return whole.model_copy(update={"extra": {how: float(ways[how]) for how in ("file", "seed", "fresh")}})
+    extra = {how: float(ways[how]) for how in ("file", "seed", "fresh")}
+    memorised = sum(word == "memorised" for word in earlier.became.values())
+    return whole.model_copy(update={"extra": extra | ({"memorised": float(memorised)} if memorised else {})})

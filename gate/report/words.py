@@ -83,6 +83,7 @@ _FACTS = {  # key of ``Metric.extra`` -> singular and plural words around a numb
     "file": ("{} recurs in the saved file", "{} recur in the saved file"),
     "seed": ("{} recurs in the unchanged seed input", "{} recur in the unchanged seed input"),
     "fresh": ("{} recurs in fresh mutants", "{} recur in fresh mutants"),
+    "memorised": ("{} root cause looks memorised: its files are right, fresh mutants are not", "{} root causes look memorised"),
     "seeds_without_valid_mutants": ("{} seed input without a valid mutant left out", "{} seed inputs without a valid mutant left out"),
     "seeds_incomplete": ("{} seed input with mutants not run left out", "{} seed inputs with mutants not run left out"),
     "long_tail_errors": ("{} wrong answer in the long-tail set", "{} wrong answers in the long-tail set"),

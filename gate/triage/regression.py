@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from gate.campaign.loop import Seeds
 from gate.campaign.preflight import predict_all
-from gate.campaign.supervisor import Worker
+from gate.campaign.supervisor import Refused, Worker
 from gate.corpus.export import half_of
+from gate.corpus.trainable import severities_found
 from gate.domains.domain import InputDomain
 from gate.errors import DataError
 from gate.models.outputs import OutputKind, predictions
 from gate.randomness import generator
 from gate.result import Defect, Result
+from gate.triage.verdicts import Recurrence
 
-__all__ = ["FRESH_MUTANTS", "EarlierRun", "Recurrence", "read_earlier", "replay_earlier", "same_classes"]
+__all__ = ["FRESH_MUTANTS", "EarlierRun", "SeedInputs", "read_answers", "read_earlier", "replay_all", "replay_earlier", "same_classes"]
 
 FRESH_MUTANTS = 4  # of each earlier defect; at least one that fails means that the root cause is still there
-FRESH_TRIES = 16  # an invalid mutant is drawn anew, so that every defect gets the same number, within reason
+TRIES = 4  # for each of them: an invalid mutant is drawn anew, so that every defect gets the same number, within reason
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,12 @@ class EarlierRun:
 
 
 @dataclass(frozen=True)
-class Recurrence:
-    """What became of one earlier defect; None: it does not recur."""
+class SeedInputs:
+    """What fresh mutants are made of: S clean samples that the model classifies correctly."""
 
-    defect: Defect
-    why: Literal["file", "seed", "fresh"] | None
+    x: np.ndarray  # [S, H, W, C] in the file dtype
+    labels: np.ndarray  # int64 [S]
+    ids: tuple[str, ...]
 
 
 def read_earlier(folder: Path, load: Callable[[Path], np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any]) -> EarlierRun:
@@ -91,30 +94,100 @@ def replay_earlier(
     campaign_seed: int,
     check: Callable[[], None] = lambda: None,
 ) -> tuple[Recurrence, ...]:
-    """Replays every defect of an earlier run on the model in the worker.
+    """Replays every defect of an earlier run on the model in the worker; see ``replay_all``.
 
-    A defect recurs when its file gives any wrong class (``file``), or its seed input is now misclassified (``seed``), or one of
-    ``FRESH_MUTANTS`` fresh mutants fails (``fresh``): the recipe's natural operators at the same severities with fresh parameters, on seed
-    inputs of the same class and the other half where there are such, so that they were never exported for training together with the
-    defect. Recipes in which the model took part have no fresh mutants: an attack on the new model would measure its robustness in
-    general, not this defect. A probe has no class: its defect recurs when the answer to its file is not finite.
-
-    ``check`` is called before the fresh mutants of each defect are made; whatever it raises ends the replay.
+    Fresh mutants start from seed inputs of the other half than the defect's where there are such, so that they were never exported for
+    training together with it.
 
     Raises:
         DataError: the earlier run was made with other classes.
     """
     same_classes(earlier, classes)
+
+    def rows_for(defect: Defect) -> Sequence[int]:
+        same_class = np.flatnonzero(seeds.labels == defect.label)
+        return [int(row) for row in same_class if half_of(seeds.ids[row]) != half_of(defect.seed_id)] or list(map(int, same_class))
+
+    return replay_all(
+        earlier,
+        worker=worker,
+        domain=domain,
+        seeds=SeedInputs(seeds.x, seeds.labels, seeds.ids),
+        rows_for=rows_for,
+        output_kind=output_kind,
+        batch_size=batch_size,
+        campaign_seed=campaign_seed,
+        check=check,
+    )
+
+
+def replay_all(
+    earlier: EarlierRun,
+    *,
+    worker: Worker,
+    domain: InputDomain,
+    seeds: SeedInputs,
+    rows_for: Callable[[Defect], Sequence[int]],
+    output_kind: OutputKind,
+    batch_size: int,
+    campaign_seed: int,
+    fresh: Callable[[Defect], int] = lambda defect: FRESH_MUTANTS,
+    check: Callable[[], None] = lambda: None,
+) -> tuple[Recurrence, ...]:
+    """Asks of every defect all three: whether its file gives any wrong class, its seed input is misclassified, fresh mutants fail.
+
+    Fresh mutants are the recipe's natural operators with fresh parameters, at the severities at which the campaign found the defect: a
+    minimised severity is where its own seed input just fails, and others would not yet. Recipes in which the model took part have none: an
+    attack on the new model would measure its robustness in general, not this defect. A probe has no class: its file fails where the answer
+    is not finite. An exception that the model raises is an answer that is not finite.
+
+    Args:
+        earlier: the run.
+        worker: with the model loaded.
+        domain: makes mutants and says which are valid.
+        seeds: that fresh mutants may start from.
+        rows_for: which of them may serve for a defect.
+        output_kind: how to read the model's output.
+        batch_size: samples in one forward pass.
+        campaign_seed: addresses the random numbers of fresh mutants.
+        fresh: how many of them a defect gets.
+        check: called before the fresh mutants of each defect are made; whatever it raises ends the replay.
+    """
     defects = earlier.result.defects
     if not defects:
         return ()
-    by_file = _wrong(defects, _predict(worker, earlier.mutants, output_kind, batch_size))
-    by_seed = _wrong(defects, _predict(worker, earlier.originals, output_kind, batch_size))
-    by_fresh = _fresh_failures(defects, worker, domain, seeds, output_kind, batch_size, campaign_seed, check)
+    by_file = _wrong(defects, read_answers(worker, earlier.mutants, output_kind, batch_size))
+    by_seed = _wrong(defects, read_answers(worker, earlier.originals, output_kind, batch_size))
+    owners: list[int] = []
+    mutants: list[np.ndarray] = []
+    for row, defect in enumerate(defects):
+        check()
+        made = _fresh_mutants(defect, fresh(defect), domain, seeds, rows_for, campaign_seed)
+        owners += [row] * len(made)
+        mutants += made
+    failed: list[list[bool]] = [[] for _ in defects]
+    if mutants:
+        for row, answer in zip(owners, read_answers(worker, np.stack(mutants), output_kind, batch_size), strict=True):
+            failed[row].append(bool(answer != defects[row].label))
     return tuple(
-        Recurrence(defect, "file" if by_file[row] else "seed" if by_seed[row] else "fresh" if by_fresh[row] else None)
-        for row, defect in enumerate(defects)
+        Recurrence(defect, bool(by_file[row]), bool(by_seed[row]), tuple(failed[row]), FRESH_MUTANTS) for row, defect in enumerate(defects)
     )
+
+
+def read_answers(worker: Worker, x: np.ndarray, output_kind: OutputKind, batch_size: int) -> np.ndarray:
+    """int64 [N]: the predicted classes of [N, ...] samples; -1 where the answer is not finite, or where the model raises.
+
+    A batch in which it raises is halved until it is known which samples it raises on.
+    """
+    if not len(x):
+        return np.empty(0, dtype=np.int64)
+    try:
+        return predictions(predict_all(worker, x, batch_size), output_kind)
+    except Refused:
+        if len(x) == 1:
+            return np.array([-1])
+        half = len(x) // 2
+        return np.concatenate([read_answers(worker, part, output_kind, batch_size) for part in (x[:half], x[half:])])
 
 
 def _read(
@@ -140,49 +213,39 @@ def _wrong(defects: Sequence[Defect], predicted: np.ndarray) -> np.ndarray:
     return np.where(labels < 0, predicted < 0, predicted != labels)
 
 
-def _predict(worker: Worker, x: np.ndarray, output_kind: OutputKind, batch_size: int) -> np.ndarray:
-    return predictions(predict_all(worker, x, batch_size), output_kind)
-
-
-def _fresh_failures(
-    defects: Sequence[Defect],
-    worker: Worker,
+def _fresh_mutants(
+    defect: Defect,
+    count: int,
     domain: InputDomain,
-    seeds: Seeds,
-    output_kind: OutputKind,
-    batch_size: int,
+    seeds: SeedInputs,
+    rows_for: Callable[[Defect], Sequence[int]],
     campaign_seed: int,
-    check: Callable[[], None],
-) -> np.ndarray:
-    """bool [D]: at least one fresh mutant fails."""
-    owners: list[int] = []
+) -> list[np.ndarray]:
+    """At most ``count`` valid ones [H, W, C]."""
+    operators = _operators(defect, domain)
+    if not operators or defect.label is None:
+        return []
+    rows = rows_for(defect)
+    if not len(rows):
+        return []
+    random = generator(campaign_seed, "regression", defect.id)
     mutants: list[np.ndarray] = []
-    for row, defect in enumerate(defects):
-        check()
-        if not defect.natural:
-            continue
-        operators = [(str(step["operator"]), float(step["severity"])) for step in defect.recipe]
-        if any(name not in domain.natural for name, _ in operators):
-            continue
-        same_class = np.flatnonzero(seeds.labels == defect.label)
-        held_out = [seed for seed in same_class if half_of(seeds.ids[seed]) != half_of(defect.seed_id)]
-        pool = held_out or list(same_class)
-        if not pool:
-            continue
-        random = generator(campaign_seed, "regression", defect.id)
-        made = 0
-        for seed in random.choice(np.array(pool), size=FRESH_TRIES):
-            if made == FRESH_MUTANTS:
-                break
-            recipe = [domain.step(name, severity, int(random.integers(2**31))) for name, severity in operators]
-            mutant = domain.replay(seeds.x[seed], recipe)
-            if domain.valid(mutant[None], seeds.x[seed][None], [recipe])[0]:
-                made += 1
-                owners.append(row)
-                mutants.append(mutant)
-    failed = np.zeros(len(defects), dtype=bool)
-    if mutants:
-        predicted = _predict(worker, np.stack(mutants), output_kind, batch_size)
-        for row, answer in zip(owners, predicted, strict=True):
-            failed[row] |= bool(answer != defects[row].label)
-    return failed
+    for seed in random.choice(np.array(rows), size=TRIES * count):
+        if len(mutants) == count:
+            break
+        recipe = [domain.step(name, severity, int(random.integers(2**31))) for name, severity in operators]
+        mutant = domain.replay(seeds.x[seed], recipe)
+        if domain.valid(mutant[None], seeds.x[seed][None], [recipe])[0]:
+            mutants.append(mutant)
+    return mutants
+
+
+def _operators(defect: Defect, domain: InputDomain) -> list[tuple[str, float]]:
+    """The steps of the recipe as (operator, severity); none where one of them is no natural operator of this domain."""
+    steps = [str(step.get("operator")) for step in defect.recipe]
+    found = severities_found(defect)
+    if not defect.natural or any(name not in domain.natural or name not in found for name in steps):
+        return []
+    once = len(set(steps)) == len(steps)
+    own = [float(step["severity"]) for step in defect.recipe]
+    return [(name, max(found[name]) if once else severity) for name, severity in zip(steps, own, strict=True)]

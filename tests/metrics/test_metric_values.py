@@ -287,6 +287,8 @@ def test_regression_rate_counts_what_recurs_and_slices_by_root_cause() -> None:
     assert (metric.lower, metric.upper) == pytest.approx(wilson(3, 5))
     assert metric.extra == {"file": 1, "seed": 1, "fresh": 1}
     assert {name: part.value for name, part in metric.slices["root_cause"].items()} == {"rc-a": 1.0, "rc-b": 0.5, "rc-c": 0.0}
+    memorised = earlier.model_copy(update={"became": {"rc-a": "still there", "rc-b": "memorised", "rc-c": "fixed"}})
+    assert compute(evidence(regression=memorised))["regression_rate"].extra == {"file": 1, "seed": 1, "fresh": 1, "memorised": 1}
 
 
 def test_regression_rate_without_an_earlier_run_or_defects_says_why() -> None:

@@ -21,7 +21,8 @@ from gate.errors import DataError
 from gate.models.outputs import OutputKind, probabilities
 from gate.result import ModelInfo, Result, Verdict
 from gate.triage.confirm import Confirmer
-from gate.triage.regression import FRESH_MUTANTS, Recurrence, read_earlier, replay_earlier
+from gate.triage.regression import FRESH_MUTANTS, read_earlier, replay_earlier
+from gate.triage.verdicts import Recurrence
 
 X, Y = images(40)
 IDS = sample_ids(X, Y)
