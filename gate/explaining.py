@@ -13,6 +13,7 @@ from gate.campaign.supervisor import Worker
 from gate.domains.domain import InputDomain
 from gate.result import TriageSummary
 from gate.triage.allowance import Allowance
+from gate.triage.attribute import Attributing, Inside
 from gate.triage.classify import classified, types_of_causes
 from gate.triage.facts import facts_of
 from gate.triage.feature_map import feature_map
@@ -74,6 +75,7 @@ def explain(work: Work, worker: Worker, domain: InputDomain, preflight: Prefligh
         compare_paths(work, worker, domain, preflight)
         ask_baseline(work, domain)
         _gather_features(work, worker, domain)
+        _attribute(work, worker, domain)
     finally:
         _tell_types(work, domain)  # however little is known: what an oracle alone says, and why there is no more
     work.triage = work.triage.model_copy(update={"spent": work.allowance.spent})
@@ -94,6 +96,27 @@ def _gather_features(work: Work, worker: Worker, domain: InputDomain) -> None:
         batch_size=work.settings.batch_size,
         campaign_seed=work.settings.seed,
     )
+
+
+def _attribute(work: Work, worker: Worker, domain: InputDomain) -> None:
+    """Neurons and heat of a few defects of each root cause."""
+    assert work.allowance is not None
+    assert work.confirmer is not None
+    assert work.triage is not None
+    defects = work.confirmer.defects
+    layers = [layer.name for layer in work.layers]
+    inside = Inside(worker, layers, gradients=work.gradients, batch=work.settings.batch_size)
+    attributing = Attributing(inside, domain, work.folder.path, work.allowance, work.settings.triage.per_root_cause)
+    try:
+        attributing.run(defects)
+    finally:
+        known = {defect.root_cause for defect in defects if defect.attribution is not None}
+        update = {
+            "attributed": sum(defect.attribution is not None for defect in defects),
+            "not_explained": tuple(sorted({defect.root_cause for defect in defects} - known)),
+            "reason": attributing.reason,
+        }
+        work.triage = work.triage.model_copy(update=update)
 
 
 def _tell_types(work: Work, domain: InputDomain) -> None:

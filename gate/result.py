@@ -394,9 +394,10 @@ class NeuronEffect(_Frozen):
 class Heat(_Frozen):
     """Where in the picture the answers come from, before and after, and whether the change lies there."""
 
-    method: str  # grad_cam_pp | rollout | legrad | occlusion
+    method: str  # grad_cam_pp | rollout | occlusion
     layer: str | None  # None where no layer was looked at
     overlap: float  # share of the mutant's heat which lies where the change is
+    chance: float | None = None  # what the overlap would be if the heat were spread evenly
     focus_before: float  # share of the positions that hold half of the heat: small is focused
     focus_after: float
     moved: float  # distance between the two heat maps: 0 the same, 1 nothing in common
@@ -409,7 +410,7 @@ class Attribution(_Frozen):
     neurons: tuple[NeuronEffect, ...] = ()  # by effect, the largest first
     patched: int = 0  # neurons that were tried
     of: int = 0  # neurons that there are
-    neurons_reason: str | None = None  # why none were tried
+    neurons_reason: str | None = None  # why there are none
     heat: Heat | None = None
     heat_reason: str | None = None  # why there is none
     model_calls: int = 0
