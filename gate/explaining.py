@@ -11,13 +11,18 @@ from gate.baseline import ask_baseline
 from gate.campaign.preflight import Preflight
 from gate.campaign.supervisor import Worker
 from gate.domains.domain import InputDomain
+from gate.oracles import panel
 from gate.result import TriageSummary
 from gate.triage.allowance import Allowance
 from gate.triage.attribute import Attributing, Inside
 from gate.triage.classify import classified, types_of_causes
+from gate.triage.confirm import REPLAYS, REPLAYS_UNSTEADY
+from gate.triage.defect_files import clear_unfinished
 from gate.triage.facts import facts_of
 from gate.triage.feature_map import feature_map
 from gate.triage.feature_space import by_turns, gather
+from gate.triage.merging import settle
+from gate.triage.minimise import Minimiser
 from gate.triage.subgroups import subgroups_of
 from gate.work import Work
 
@@ -58,9 +63,42 @@ def begin(work: Work) -> None:
 def simplify(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight) -> None:
     """Makes the defects simpler, so that everything that comes after looks at the simplest ones.
 
+    Takes half of the allowance, or as many model calls as ``triage.minimize`` seconds are expected to allow.
+
     Raises:
         BudgetSpent, Interrupted: what was done until then is in ``work``.
     """
+    assert work.allowance is not None
+    assert work.triage is not None
+    assert work.confirmer is not None
+    assert work.seeds is not None
+    settings, seeds, run = work.settings.triage, work.seeds, work.folder.path
+    calls = work.allowance.calls // 2
+    if settings.minimize is not None and work.seconds_per_sample > 0:
+        calls = int(settings.minimize / work.seconds_per_sample)
+    minimiser = Minimiser(
+        worker,
+        domain,
+        {identity: seeds.x[row] for row, identity in enumerate(seeds.ids)},
+        run,
+        preflight.output_kind,
+        seeds.probabilities.shape[1],
+        panel(work.policy.policy.oracles),
+        Allowance(calls, within=work.allowance),
+        batch_size=work.settings.batch_size,
+        replays=REPLAYS if preflight.deterministic else REPLAYS_UNSTEADY,
+    )
+    clear_unfinished(run)
+    defects = work.confirmer.defects
+    try:
+        minimiser.minimise(defects)
+        minimiser.find_parts(defects, settings.per_root_cause)
+    finally:
+        # Whatever ended it, ids and root causes belong to what is left of each defect.
+        settled = settle(run, defects, work.confirmer.found_by, work.classes, domain)
+        minimised = sum(defect.minimal is not None for defect in defects)
+        work.triage = work.triage.model_copy(update={"minimised": minimised, "merged": len(settled.merged), "spent": work.allowance.spent})
+        work.events.emit("minimised", defects=minimised, renamed=settled.renamed, merged=settled.merged)
 
 
 def explain(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
-__all__ = ["defect_id", "root_cause_id"]
+from gate.result import Defect
+
+__all__ = ["defect_id", "outcome_of", "root_cause_id"]
 
 
 def _short(*parts: str) -> str:
@@ -19,3 +22,10 @@ def defect_id(seed_id: str, oracle: str, outcome: str, families: tuple[str, ...]
 def root_cause_id(oracle: str, true_class: str, outcome: str, family: str) -> str:
     """Of a root cause: oracle, name of the true class, name of the predicted class or fault, family. Survives releases."""
     return "rc-" + _short(oracle, true_class, outcome, family)
+
+
+def outcome_of(defect: Defect, classes: Sequence[str]) -> str:
+    """What a defect came to, as identities name it: the predicted class, or the fault."""
+    if defect.predicted is None:
+        return "non-finite"
+    return classes[defect.predicted] if defect.predicted < len(classes) else str(defect.predicted)
