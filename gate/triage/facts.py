@@ -17,14 +17,14 @@ from gate.result import Defect, MarksSummary, UniversalMark
 from gate.triage.classify import LOCAL, Facts, Kinship
 from gate.triage.feature_space import FeatureSample
 
-__all__ = ["ALIKE", "FAINT", "MARKED", "Change", "change_of", "facts_of"]
+__all__ = ["ALIKE", "FAINT", "FROM_CLASSES", "FROM_SEEDS", "MARKED", "NEAREST", "Change", "change_of", "facts_of"]
 
 MARKED = 0.25  # share of the positions that a patch or a border may change and still be that mark
 FAINT = 0.1  # of the value range: a blend changes no value by more
 ALIKE = 0.8  # of an operator's local defects, the share that must fall to one class to be a shortcut
-_SEEDS = 10  # seed inputs that must fall to it
-_CLASSES = 3  # of so many true classes, where there are that many others
-_NEAREST = 0.2  # of the other classes, those nearest to a class are its neighbours: at least one, at most five
+FROM_SEEDS = 10  # seed inputs that must fall to it
+FROM_CLASSES = 3  # of so many true classes, where there are that many others
+NEAREST = 0.2  # of the other classes, those nearest to a class are its neighbours: at least one, at most five
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _one_way(defects: Sequence[Defect], changes: Mapping[str, Change], classes: 
         target = max(by_class, key=lambda label: (len(by_class[label]), -label))
         led = by_class[target]
         seeds, labels = {defect.seed_id for defect in led}, {defect.label for defect in led}
-        if len(seeds) < _SEEDS or len(labels) < max(2, min(_CLASSES, classes - 1)) or len(led) < ALIKE * len(members):
+        if len(seeds) < FROM_SEEDS or len(labels) < max(2, min(FROM_CLASSES, classes - 1)) or len(led) < ALIKE * len(members):
             continue
         words = operator.replace("_", " ")
         reason = f"Local changes by {words} move {len(seeds)} seed inputs of {len(labels)} classes to this one class."
@@ -162,7 +162,7 @@ def _kinship(defects: Sequence[Defect], sample: FeatureSample) -> dict[str, Kins
 def _neighbours(middles: np.ndarray) -> np.ndarray:
     """bool [C, C]: whether the second class is among the nearest of the first."""
     number = len(middles)
-    few = min(5, max(1, round(_NEAREST * (number - 1))))
+    few = min(5, max(1, round(NEAREST * (number - 1))))
     likeness = middles @ middles.T
     np.fill_diagonal(likeness, -np.inf)
     near = np.zeros((number, number), dtype=bool)
