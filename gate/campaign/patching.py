@@ -331,7 +331,7 @@ class _Tap:
         """float64 [neurons]: the sum over positions and calls of values in the shape of one sample's output."""
         layer = self._layers[number]
         axis = layer.neuron_axis - 1
-        parts = [one.flatten() if layer.neuron == "element" else one.movedim(axis, 0).flatten(1).sum(1) for one in calls]
+        parts = [one.flatten() if layer.neuron == "element" else one.movedim(axis, 0).reshape(layer.neurons, -1).sum(1) for one in calls]
         return torch.stack(parts).sum(0)
 
     def _hook(self, number: int) -> Any:

@@ -28,6 +28,7 @@ from gate.campaign.halving import Halving
 from gate.campaign.heat_maps import Sight, find_sight, heat_maps
 from gate.campaign.mark_steps import climb
 from gate.campaign.numeric_paths import run_on_path
+from gate.campaign.looking import looking_inside
 from gate.campaign.patching import patch
 from gate.campaign.scores import agreement, dropout_variance, gradient_norms, has_dropout
 from gate.campaign.staging import Staging
@@ -449,18 +450,10 @@ class Session:
         """The neurons that bring a mutant's answer back: ``x`` [2, ...] is its seed input and it; see ``gate.campaign.patching``."""
         assert self._module is not None
         assert self._recorder is not None
-        before = self._forward.model_calls
-        found = patch(
-            self._module,
-            self._recorder.layers,
-            self._explained,
-            Halving(self._device, self._forward.kept.clear).parts,
-            self._on_device(arrays["x"]),
-            label=label,
-            most=most,
-            batch=batch,
-            gradients=gradients,
-        )
+        before, in_parts = self._forward.model_calls, Halving(self._device, self._forward.kept.clear).parts
+        how: dict[str, Any] = {"label": label, "most": most, "batch": batch, "gradients": gradients}
+        with looking_inside():
+            found = patch(self._module, self._recorder.layers, self._explained, in_parts, self._on_device(arrays["x"]), **how)
         said = {"tried": found.tried, "of": found.of, "skipped": dict(found.skipped), "reason": found.reason}
         named = {name: _numpy(getattr(found, name)) for name in ("layers", "neurons", "effects", "restores")}
         return {**said, "work": self._forward.model_calls - before}, named
@@ -477,7 +470,8 @@ class Session:
         wanted = torch.tensor(classes, device=self._device)
         in_parts = Halving(self._device, self._forward.kept.clear).parts
         how: dict[str, Any] = {"gradients": gradients, "grid": grid, "batch": batch}
-        found = heat_maps(self._module, self._sight, self._explained, in_parts, x, wanted, **how)
+        with looking_inside():
+            found = heat_maps(self._module, self._sight, self._explained, in_parts, x, wanted, **how)
         work = self._forward.model_calls - before
         if found is None:
             return {"method": None, "layer": None, "work": work}, {}
