@@ -11,12 +11,17 @@ import numpy as np
 from PIL import Image
 
 from gate.campaign.batch import Finding
-from gate.campaign.supervisor import Worker
+from gate.campaign.raising import exception_in_words
+from gate.campaign.raising_steps import no_answers
+from gate.campaign.supervisor import Refused, Silent, Worker
 from gate.domains.domain import InputDomain
-from gate.models.outputs import OutputKind, predictions, probabilities
-from gate.oracles import ORACLES, Observation
-from gate.result import Defect
+from gate.models.outputs import OutputKind
+from gate.oracles import ORACLES, Observation, Oracle, observe
+from gate.oracles.crash import Crash
+from gate.oracles.flaky import NON_FINITE, Flaky, answers
+from gate.result import Defect, FlakyFinding
 from gate.triage.identity import defect_id, root_cause_id
+from gate.triage.quarantine import Quarantine
 
 __all__ = ["Confirmer", "replay"]
 
@@ -24,20 +29,50 @@ REPLAYS = 2  # of a model that preflight found deterministic
 REPLAYS_UNSTEADY = 10  # of one that it did not
 
 
-def replay(worker: Worker, sample: np.ndarray, label: int, output_kind: OutputKind, times: int) -> list[Observation]:
-    """Runs one sample [H, W, C] ``times`` times at batch size 1, without touching coverage."""
-    seen = []
+def replay(
+    worker: Worker,
+    sample: np.ndarray,
+    label: int,
+    output_kind: OutputKind,
+    times: int,
+    *,
+    before: np.ndarray | None = None,
+    raw_before: np.ndarray | None = None,
+) -> list[Observation]:
+    """Runs one sample [H, W, C] ``times`` times at batch size 1, without touching coverage.
+
+    A run in which the model raises is one, too. So is one without an answer in time; it is the last, for it ends the worker.
+
+    Args:
+        worker: runs the model.
+        sample: as loaded from its file.
+        label: its class; -1 where nobody knows.
+        output_kind: how to read the model's output.
+        times: how often it is run.
+        before: float64 [1, C], the probabilities of the seed input; None where there is none.
+        raw_before: float32 [1, K], what the model answered to it.
+    """
+    seen: list[Observation] = []
+    nothing = no_answers(1, max(2, label + 1), output_kind)  # as many classes as anybody asks about
+    labels = np.array([label])
     for _ in range(times):
-        _, arrays = worker.call("forward", {}, {"x": sample[None]})
-        raw = arrays["raw"]
-        seen.append(Observation(raw, probabilities(raw, output_kind), predictions(raw, output_kind), np.array([label])))
+        try:
+            _, arrays = worker.call("forward", {}, {"x": sample[None]})
+        except Refused as error:
+            seen.append(observe(nothing, output_kind, labels, raised={0: exception_in_words(error)}))
+        except Silent:
+            seen.append(observe(nothing, output_kind, labels, silent=frozenset({0})))
+            break
+        else:
+            seen.append(observe(arrays["raw"], output_kind, labels, before=before, raw_before=raw_before))
     return seen
 
 
 class Confirmer:
     """Turns findings into defects on disk. Lives in the supervisor and owns ``defects/`` of the run folder.
 
-    A defect is written whole before it counts: its pictures first, ``defect.json`` last. What did not reproduce is removed and counted.
+    A defect is written whole before it counts: its pictures first, ``defect.json`` last. What did not reproduce is counted, and kept apart
+    where it is flaky.
 
     Args:
         worker: runs the model.
@@ -48,6 +83,9 @@ class Confirmer:
         output_kind: how to read the model's output.
         deterministic: what preflight found; decides how often a finding is replayed.
         mixed: whether the search runs in mixed precision. Then the replays, which are in full precision, may agree on another answer.
+        oracles: those that are on.
+        clean: float64 [S, C], the probabilities of the seed inputs; None: not known, so that no oracle can compare with them.
+        clean_raw: float32 [S, K], the model's own answers to them; likewise.
     """
 
     def __init__(
@@ -61,6 +99,9 @@ class Confirmer:
         *,
         deterministic: bool,
         mixed: bool = False,
+        oracles: Sequence[Oracle] = ORACLES,
+        clean: np.ndarray | None = None,
+        clean_raw: np.ndarray | None = None,
     ) -> None:
         self._worker = worker
         self._domain = domain
@@ -72,9 +113,17 @@ class Confirmer:
         self.defects: list[Defect] = []
         self.found_by: dict[str, set[str]] = {}  # the arms that found each defect, by its id
         self._mixed = mixed
+        self._oracles = tuple(oracles)
+        self._clean, self._clean_raw = clean, clean_raw
+        self._quarantine = Quarantine(folder, domain)
         self.flaky = 0
         self.precision_only = 0  # of the search: every replay says the same, and something else than mixed precision did
         self.too_close = 0  # seen again, but with a lead so small that another machine might see the label
+
+    @property
+    def quarantine(self) -> list[FlakyFinding]:
+        """Flaky findings that are kept: the first ``gate.triage.quarantine.MOST_KEPT``."""
+        return self._quarantine.kept
 
     def confirm(self, finding: Finding) -> bool:
         """Whether the finding is a defect; if so it is on disk and in ``defects`` when this returns."""
@@ -94,19 +143,20 @@ class Confirmer:
     def _confirm_in(self, folder: Path, finding: Finding, identity: str, outcome: str) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         data = self._domain.save(folder / "mutant", finding.mutant)
-        oracle = next(oracle for oracle in ORACLES if oracle.name == finding.oracle)
-        seen = replay(self._worker, self._domain.load(data), finding.label, self._output_kind, self._replays)
-        wanted = -1 if finding.predicted is None else finding.predicted
-        again = all(int(one.predicted[0]) == wanted for one in seen)
-        if not again or not all(bool(oracle.holds(one)[0]) for one in seen):
-            if again:
-                self.too_close += 1
-            elif self._mixed and finding.arm == "search" and len({int(one.predicted[0]) for one in seen}) == 1:
+        oracle = next(oracle for oracle in self._oracles if oracle.name == finding.oracle)
+        before, raw_before = (None if known is None else known[finding.seed][None] for known in (self._clean, self._clean_raw))
+        sample = self._domain.load(data)
+        seen = replay(self._worker, sample, finding.label, self._output_kind, self._replays, before=before, raw_before=raw_before)
+        if Flaky().complains(seen, _wanted(finding)):
+            if self._mixed and finding.arm == "search" and len(answers(seen)) == 1:
                 self.precision_only += 1
             else:
-                self.flaky += 1
+                self.set_aside(finding, identity, seen)
             return False
-        defect = self._describe(finding, identity, outcome, data, seen[0])
+        if not all(bool(oracle.holds(one)[0]) for one in seen):
+            self.too_close += 1
+            return False
+        defect = self._describe(finding, identity, outcome, data, seen)
         files = {name: self._folder / path for name, path in defect.files.items()}
         original = self._domain.save(folder / "original", self._seeds[finding.seed])
         assert original == files["original_data"]
@@ -123,7 +173,20 @@ class Confirmer:
         self.found_by[identity] = {finding.arm}
         return True
 
-    def _describe(self, finding: Finding, identity: str, outcome: str, data: Path, seen: Observation) -> Defect:
+    def set_aside(self, finding: Finding, identity: str, seen: Sequence[Observation]) -> None:
+        """Counts a finding as flaky, and keeps it apart where there is room."""
+        self.flaky += 1
+        self._quarantine.keep(
+            identity,
+            seed_id=finding.seed_id,
+            label=finding.label,
+            oracle=finding.oracle,
+            families=finding.families,
+            seen=seen,
+            samples={"mutant": finding.mutant, "original": self._seeds[finding.seed]},
+        )
+
+    def _describe(self, finding: Finding, identity: str, outcome: str, data: Path, seen: Sequence[Observation]) -> Defect:
         family = "+".join(finding.families)
         base = f"defects/{identity}"
         return Defect(
@@ -133,8 +196,12 @@ class Confirmer:
             label=finding.label,
             predicted=finding.predicted,
             confidence_before=finding.confidence_before,
-            confidence_after=None if finding.predicted is None else float(seen.probabilities[0, finding.predicted]),
+            confidence_after=None if finding.predicted is None else float(seen[0].probabilities[0, finding.predicted]),
             oracle=finding.oracle,
+            also=tuple(
+                oracle.name for oracle in self._oracles if oracle.name != finding.oracle and all(bool(oracle.holds(one)[0]) for one in seen)
+            ),
+            detail=seen[0].raised.get(0),
             operator=finding.recipe[-1].operator,
             family=family,
             families=finding.families,
@@ -153,3 +220,10 @@ class Confirmer:
 
     def _name(self, index: int) -> str:
         return self._classes[index] if index < len(self._classes) else str(index)
+
+
+def _wanted(finding: Finding) -> str:
+    """The finding's own answer, as ``answers`` names it."""
+    if finding.oracle == Crash.name:
+        return Crash.name
+    return NON_FINITE if finding.predicted is None else str(finding.predicted)

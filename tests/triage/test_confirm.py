@@ -14,13 +14,16 @@ from known_model import CLASSES, NumpyWorker, images, reads_stripes
 from PIL import Image
 
 from gate.campaign.batch import Finding
+from gate.campaign.supervisor import Refused
 from gate.domains.image import picture
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.limits import Domain
 from gate.errors import WorkerError
 from gate.models.outputs import OutputKind
-from gate.result import Defect
+from gate.oracles import Switches, panel
+from gate.result import Defect, FlakyFinding
 from gate.triage.confirm import REPLAYS, REPLAYS_UNSTEADY, Confirmer
+from gate.triage.quarantine import MOST_KEPT
 
 X, Y = images(8)
 DOMAIN = ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
@@ -38,9 +41,17 @@ def confirmer(
     mixed: bool = False,
     **options: Any,
 ) -> Confirmer:
-    domain = options.get("domain", DOMAIN)
+    domain = options.pop("domain", DOMAIN)
     return Confirmer(
-        NumpyWorker(model), domain, options.get("seeds", X), CLASSES, folder, OutputKind.LOGITS, deterministic=deterministic, mixed=mixed
+        NumpyWorker(model),
+        domain,
+        options.pop("seeds", X),
+        CLASSES,
+        folder,
+        OutputKind.LOGITS,
+        deterministic=deterministic,
+        mixed=mixed,
+        **options,
     )
 
 
@@ -106,7 +117,7 @@ def test_a_defect_that_vanishes_after_saving_is_dropped(tmp_path: Path) -> None:
     sure = confirmer(tmp_path, lambda x: wrong(x) if x.mean() > 0.9 * full else reads_stripes(x), domain=kept)
     assert not sure.confirm(finding())
     assert (sure.flaky, sure.defects) == (1, [])
-    assert left(tmp_path) == []
+    assert left(tmp_path / "defects") == []
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
@@ -117,7 +128,13 @@ def test_an_answer_that_changes_from_run_to_run_is_flaky(tmp_path: Path, determi
     assert not sure.confirm(finding())
     assert sure.flaky == 1
     assert next(count) == times + 1
-    assert left(tmp_path) == []
+    assert left(tmp_path / "defects") == []
+    (kept,) = sure.quarantine
+    assert kept.seen == {"1": times - 1, "0": 1}
+    assert (kept.seed_id, kept.label, kept.oracle, kept.families) == ("s-0", 0, "changed_prediction", ("photometry", "weather"))
+    np.testing.assert_array_equal(picture.load(tmp_path / kept.files["mutant_data"]), finding().mutant)
+    np.testing.assert_array_equal(picture.load(tmp_path / kept.files["original_data"]), X[0])
+    assert FlakyFinding.model_validate_json((tmp_path / "quarantine" / kept.id / "finding.json").read_text()) == kept
 
 
 def test_another_wrong_class_than_the_one_that_was_seen_is_flaky(tmp_path: Path) -> None:
@@ -130,6 +147,63 @@ def test_a_lead_that_another_batch_size_could_turn_round_is_no_defect(tmp_path: 
     for lead, confirmed in ((1e-6, False), (1e-2, True)):
         sure = confirmer(tmp_path, lambda x, lead=lead: np.array([[1.0, 1.0 + lead, 0.0, 0.0]] * len(x), dtype=np.float32))
         assert sure.confirm(finding()) is confirmed
+        assert (sure.too_close, sure.flaky, sure.quarantine) == (int(not confirmed), 0, [])
+
+
+def test_of_many_flaky_findings_the_first_are_kept_and_all_are_counted(tmp_path: Path) -> None:
+    sure = confirmer(tmp_path, reads_stripes)
+    for number in range(MOST_KEPT + 3):
+        assert not sure.confirm(finding(seed_id=f"s-{number}"))
+    assert not sure.confirm(finding())  # once more: it is known
+    assert (sure.flaky, len(sure.quarantine)) == (MOST_KEPT + 4, MOST_KEPT)
+    assert len(list((tmp_path / "quarantine").iterdir())) == MOST_KEPT
+
+
+def raising(x: np.ndarray) -> np.ndarray:
+    raise Refused("ValueError: too bright\nat line 3", where="the model, in the worker")
+
+
+def crash(row: int = 0) -> Finding:
+    return finding(row, oracle="crash", predicted=None, confidence_after=None, detail="ValueError: too bright")
+
+
+def test_an_exception_that_comes_every_time_is_a_defect_that_says_which(tmp_path: Path) -> None:
+    sure = confirmer(tmp_path, raising)
+    assert sure.confirm(crash())
+    (defect,) = sure.defects
+    assert (defect.oracle, defect.detail, defect.predicted, defect.confidence_after) == ("crash", "ValueError: too bright", None, None)
+    assert defect.also == ()
+
+
+def test_an_exception_that_does_not_come_again_is_flaky(tmp_path: Path) -> None:
+    count = itertools.count(1)
+    sure = confirmer(tmp_path, lambda x: raising(x) if next(count) == 1 else wrong(x))
+    assert not sure.confirm(crash())
+    (kept,) = sure.quarantine
+    assert kept.seen == {"crash": 1, "1": 1}
+
+
+def test_a_broken_number_is_no_crash_and_a_crash_no_broken_number(tmp_path: Path) -> None:
+    nan = lambda x: np.full((len(x), 4), np.nan, dtype=np.float32)  # noqa: E731
+    assert not confirmer(tmp_path, nan).confirm(crash())
+    assert not confirmer(tmp_path, raising).confirm(finding(oracle="non_finite", predicted=None, confidence_after=None))
+
+
+def test_other_oracles_that_hold_are_kept_beside_the_first(tmp_path: Path) -> None:
+    for scale, also in ((100, ("confident_misclassification",)), (0.1, ())):
+        sure = confirmer(tmp_path, lambda x, scale=scale: wrong(x) * scale)
+        assert sure.confirm(finding())
+        assert sure.defects[0].also == also
+
+
+def test_a_collapse_is_confirmed_against_the_seed_inputs_answer(tmp_path: Path) -> None:
+    doubtful = lambda x: np.array([[1.0, 0.95, 0.0, 0.0]] * len(x), dtype=np.float32)  # noqa: E731
+    for clean, confirmed in ((0.95, True), (0.4, False)):
+        known = np.full((8, 4), (1 - clean) / 3)
+        known[:, 0] = clean
+        sure = confirmer(tmp_path, doubtful, oracles=panel(Switches.model_validate({"confidence_collapse": True})), clean=known)
+        assert sure.confirm(finding(oracle="confidence_collapse", predicted=0)) is confirmed
+        assert sure.too_close == int(not confirmed)
 
 
 def test_an_output_that_is_not_finite_is_confirmed_as_such(tmp_path: Path) -> None:
@@ -220,7 +294,8 @@ def test_what_only_mixed_precision_gets_wrong_is_no_defect_and_is_not_called_fla
     sure = confirmer(tmp_path, reads_stripes, mixed=mixed)
     assert not sure.confirm(finding(arm=arm))
     assert (sure.precision_only, sure.flaky) == (precision_only, 1 - precision_only)
-    assert not left(tmp_path)
+    assert not left(tmp_path / "defects")
+    assert len(sure.quarantine) == 1 - precision_only
 
 
 def test_replays_that_differ_among_themselves_are_flaky_in_mixed_precision_too(tmp_path: Path) -> None:
