@@ -26,6 +26,7 @@ from gate.result import (
     CurvePoint,
     Defect,
     Discovery,
+    FamilyMargin,
     Metric,
     ModelInfo,
     Result,
@@ -34,6 +35,7 @@ from gate.result import (
     exit_code_of,
 )
 from gate.triage.history import History, across_releases
+from gate.triage.margins import family_margins
 from gate.triage.root_causes import root_causes
 from gate.work import Work
 
@@ -261,6 +263,7 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
         earlier_causes=history.earlier,
         triage=work.triage,
         feature_map=work.feature_map,
+        margins=_margins(work),
         probes=work.probes,
         paths=work.paths,
         against_baseline=work.against_baseline,
@@ -281,6 +284,12 @@ def _history(work: Work, defects: Sequence[Defect]) -> History:
         cause = work.regression.root_cause[defect]
         recurs[cause] = recurs.get(cause, False) or why is not None
     return across_releases(causes, work.earlier, recurs)
+
+
+def _margins(work: Work) -> tuple[FamilyMargin, ...]:
+    if work.judging is None or work.campaign is None:
+        return ()
+    return family_margins(work.judging.rows, work.campaign.domain.family, work.judging.mutants_per_seed)
 
 
 def _campaign_summary(work: Work) -> CampaignSummary | None:
