@@ -1,8 +1,8 @@
-"""Is a right answer still right where the model runs in another way: in another precision or memory layout, alone or beside other inputs?
+"""Does a right answer stay right where the model runs in another way: another precision or memory layout, alone or beside other inputs?
 
 Inputs that the model reads rightly are answered once more on every numeric path, in batches. Where another class comes out by a margin, or
-nothing that is finite, one input is run again by itself; if it happens again, it becomes a defect like any other, with files. Its seed input
-itself may be the mutant: then its recipe is empty.
+nothing that is finite, one input is run again by itself; if it happens again, it becomes a defect like any other, with files. Of a seed
+input itself the recipe is empty.
 """
 
 from __future__ import annotations
