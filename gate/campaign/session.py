@@ -26,9 +26,9 @@ from gate.campaign.descent_options import Descent
 from gate.campaign.forward import Forward
 from gate.campaign.halving import Halving
 from gate.campaign.heat_maps import Sight, find_sight, heat_maps
+from gate.campaign.looking import looking_inside
 from gate.campaign.mark_steps import climb
 from gate.campaign.numeric_paths import run_on_path
-from gate.campaign.looking import looking_inside
 from gate.campaign.patching import patch
 from gate.campaign.scores import agreement, dropout_variance, gradient_norms, has_dropout
 from gate.campaign.staging import Staging
