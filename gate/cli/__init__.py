@@ -22,6 +22,7 @@ _COMMANDS = {
     "evaluate": ("evaluate", "Judge a finished run again under another policy, without fuzzing."),
     "report": ("report", "Render a finished run's reports again."),
     "replay": ("replay", "Show one defect of a run again, on its model or another."),
+    "regress": ("regress", "Replay a run's defects on another model: fixed, memorised, or still there."),
     "layers": ("layers", "List a model's layers: what coverage can watch, what it does watch, and known traps."),
     "doctor": ("doctor", "Say why the coverage of a finished run does not rise."),
     "compare-strategies": ("compare_strategies", "Compare ways to search on your own model and seeds."),
