@@ -1,4 +1,4 @@
-"""Right answers on other numeric paths, alone and in company: each planted weakness becomes a defect with files, and a sound model has none."""
+"""Right answers on other numeric paths, alone and in company: planted weaknesses become defects with files, and a sound model has none."""
 
 from __future__ import annotations
 
@@ -171,7 +171,6 @@ class OtherAnswers(NumpyWorker):
         if operation != "numeric_path":
             return super().call(operation, parameters, arrays, timeout=timeout)
         self.calls.append((operation, dict(parameters), dict(arrays)))
-        self.calls.append((operation, dict(parameters), dict(arrays)))
         return ({"supported": False}, {}) if self.other is None else ({"supported": True}, {"raw": self.other(arrays["x"])})
 
 
@@ -201,7 +200,7 @@ def test_what_agrees_by_itself_is_no_defect_and_leaves_no_files(tmp_path: Path) 
 
 def test_an_undecided_answer_may_turn_where_bits_are_few_and_not_where_they_are_many() -> None:
     def near(x: np.ndarray) -> np.ndarray:
-        return reads_stripes(x) / 100  # a lead of some 0.02
+        return np.asarray(reads_stripes(x) / 100)  # a lead of some 0.02
 
     done, _ = compared(OtherAnswers(near, lambda x: np.roll(near(x), 1, axis=1)))
     assert {one.way for one in done.found} == {"channels_last", "float64"}
