@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gate.campaign.supervisor import Worker
-from gate.config import InputSettings
+from gate.config import CoverageSettings, InputSettings
 from gate.corpus.export import file_of
 from gate.domains.image import picture
 from gate.domains.image.limits import Domain
@@ -29,9 +30,11 @@ from gate.registry.mlmodel import describe
 from gate.registry.resolve import resolve
 from gate.report import write
 from gate.report.text import NAME, visible
-from gate.result import Result
+from gate.result import Defect, Result
 from gate.strict_yaml import nearest
+from gate.triage.attribute import not_to_be_run
 from gate.triage.confirm import replay
+from gate.triage.on_demand import attribution_lines, look_again, write_look
 from gate.trust.digest import digest
 
 __all__ = [
@@ -58,6 +61,8 @@ class Reading(BaseModel):
     output_key: str | int | None
     tracking_uri: str | None  # without login and query
     address_is_whole: bool = True  # whether it had neither
+    layers: Literal["auto"] | tuple[str, ...] = "auto"  # watched; see coverage.layers
+    neuron: Literal["mean", "max", "element"] = "mean"  # see coverage.neuron
     domain: Domain | None = None  # the policy's, by which mutants were made; None: of a run that did not say
 
 
@@ -123,7 +128,15 @@ def write_elsewhere(result: Result, run: Path, out: Path) -> None:
 
 
 def replay_defect(
-    run: Path, defect_id: str, *, model: str | None = None, device: str = "auto", tracking_uri: str | None = None, times: int = 3
+    run: Path,
+    defect_id: str,
+    *,
+    model: str | None = None,
+    device: str = "auto",
+    tracking_uri: str | None = None,
+    times: int = 3,
+    explain: bool = False,
+    out: Path | None = None,
 ) -> Replayed:
     """Runs the files of one defect again, at batch size 1.
 
@@ -134,6 +147,8 @@ def replay_defect(
         device: auto, cpu, cuda or cuda:N.
         tracking_uri: MLflow's; the run's own where None.
         times: how often the mutant is run.
+        explain: whether to say which neurons and which part of the picture it comes from.
+        out: a new or empty folder for what explaining finds, with pictures.
 
     Raises:
         DataError: no such defect, or its files are missing.
@@ -161,6 +176,7 @@ def replay_defect(
             return [(int(one.predicted[0]), float(np.nan_to_num(one.probabilities[0]).max())) for one in seen]
 
         original, mutants = answers("original_data", 1), answers("mutant_data", times)
+        explained = _explained(loaded.worker, run, defect, reading, mutants[0][0], out) if explain else ()
     lives = any(predicted < 0 if defect.label is None else predicted != defect.label for predicted, _ in mutants)
 
     def named(label: int | None) -> str:
@@ -185,9 +201,23 @@ def replay_defect(
         *(() if probe else (f"original   read as {said(original[0])}",)),
         f"{'probe ' if probe else 'mutant'}     read as {said(mutants[0])}" + ("" if steady else f"; not the same in {times} runs"),
         f"files      {'  '.join(str(run / defect.files[name]) for name in ('original', 'mutant', 'diff') if name in defect.files)}",
+        *explained,
         "the defect lives" if lives else "the defect is gone",
     )
     return Replayed(lives, lines)
+
+
+def _explained(worker: Worker, run: Path, defect: Defect, reading: Reading, predicted: int, out: Path | None) -> tuple[str, ...]:
+    """Neurons and heat of a defect that this model reads as ``predicted``, in lines; and in files where there is a folder for them."""
+    reason = not_to_be_run(defect)
+    if defect.label is None or reason is not None:
+        return (f"explained  {reason}",)
+    original, mutant = (picture.load(file_of(defect, name, run)) for name in ("original_data", "mutant_data"))
+    coverage = CoverageSettings(layers=reading.layers, neuron=reading.neuron, criteria=("nc",))
+    seen = None if predicted < 0 else predicted
+    look = look_again(worker, original, mutant, label=defect.label, predicted=seen, coverage=coverage, kind=reading.output_kind)
+    written = () if out is None else write_look(look, original, mutant, reading.value_range, out)
+    return (*attribution_lines(look.attribution), *((f"written    {'  '.join(map(str, written))}",) if written else ()))
 
 
 @dataclass(frozen=True)

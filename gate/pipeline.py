@@ -306,6 +306,8 @@ def _remember_reading(work: Work, reading: InputSettings, seeds: ImageSet, prefl
         channels=int(seeds.x.shape[3]),
         output_kind=preflight.output_kind,
         output_key=work.settings.output.key,
+        layers=work.settings.coverage.layers,
+        neuron=work.settings.coverage.neuron,
         tracking_uri=_public(work.settings.tracking_uri),
         address_is_whole=_public(work.settings.tracking_uri) == work.settings.tracking_uri,
         domain=work.policy.policy.domain,

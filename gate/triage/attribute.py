@@ -23,9 +23,9 @@ from gate.triage.defect_files import write_description
 from gate.triage.feature_space import by_turns
 from gate.triage.heat import compare, save_pictures
 
-__all__ = ["GRIDS", "NEURONS", "Attributing", "Inside", "Look"]
+__all__ = ["GRIDS", "NEURONS", "Attributing", "Inside", "Look", "not_to_be_run"]
 
-NEURONS = (16, 128)  # tried for one defect, at least and at most
+NEURONS = (8, 128)  # tried for one defect, at least and at most
 GRIDS = (4, 8)  # squares along each side that occlusion covers, at least and at most
 _SHARE = 0.9  # of what is left of the allowance
 _SAID = 300  # characters of an error that the record keeps
@@ -146,7 +146,7 @@ class Attributing:
         places = {defect.id: row for row, defect in enumerate(defects)}
         chosen = by_turns(defects, len(defects), self._per_root_cause)
         for done, defect in enumerate(chosen):
-            reason = _not_to_be_run(defect)
+            reason = not_to_be_run(defect)
             if reason is not None:
                 self._note(defects, places[defect.id], Attribution(neurons_reason=reason, heat_reason=reason), None)
                 continue
@@ -189,7 +189,7 @@ class Attributing:
 _OTHERS = heat_work(0)
 
 
-def _not_to_be_run(defect: Defect) -> str | None:
+def not_to_be_run(defect: Defect) -> str | None:
     """Why a defect can't be looked into."""
     if defect.label is None:
         return "a probe has no seed input to compare it with"
