@@ -19,9 +19,7 @@ _LONGEST_LINE = 4000  # characters; a line may hold three paths
 @click.option("--tracking-uri", help="MLflow tracking server, database or folder; the run's own where absent.")
 @click.option("--explain", is_flag=True, help="Say which neurons and which part of the picture the defect comes from.")
 @click.option("--out", type=click.Path(path_type=Path), help="A new folder for the explanation and its pictures; needs --explain.")
-def command(
-    run: Path, defect: str, model: str | None, device: str, tracking_uri: str | None, *, explain: bool, out: Path | None
-) -> int:
+def command(run: Path, defect: str, model: str | None, device: str, tracking_uri: str | None, *, explain: bool, out: Path | None) -> int:
     """Prints what the model says of the original and of the mutant."""
     if out is not None and not explain:
         raise click.UsageError("--out is the folder for an explanation; add --explain.")
