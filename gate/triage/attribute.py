@@ -19,6 +19,7 @@ from gate.domains.domain import InputDomain
 from gate.errors import ModelError
 from gate.result import Attribution, Defect, NeuronEffect
 from gate.triage.allowance import Allowance
+from gate.triage.backends import is_backend
 from gate.triage.defect_files import write_description
 from gate.triage.feature_space import by_turns
 from gate.triage.heat import compare, save_pictures
@@ -195,6 +196,8 @@ def not_to_be_run(defect: Defect) -> str | None:
         return "a probe has no seed input to compare it with"
     if defect.oracle in _NO_ANSWER:
         return "the model gives no answer to the mutant"
+    if is_backend(defect):
+        return "it is how the model is run that changes the answer, not the input"
     return None
 
 

@@ -19,6 +19,7 @@ from gate.errors import DataError
 from gate.models.outputs import OutputKind, predictions
 from gate.randomness import generator
 from gate.result import Defect, Result
+from gate.triage.backends import disagree_again, is_backend
 from gate.triage.verdicts import Recurrence
 
 __all__ = ["FRESH_MUTANTS", "EarlierRun", "SeedInputs", "read_answers", "read_earlier", "replay_all", "replay_earlier", "same_classes"]
@@ -139,7 +140,8 @@ def replay_all(
     Fresh mutants are the recipe's natural operators with fresh parameters, at the severities at which the campaign found the defect: a
     minimised severity is where its own seed input just fails, and others would not yet. Recipes in which the model took part have none: an
     attack on the new model would measure its robustness in general, not this defect. A probe has no class: its file fails where the answer
-    is not finite. An exception that the model raises is an answer that is not finite.
+    is not finite. An exception that the model raises is an answer that is not finite. A defect that came from how the model is run recurs
+    when it still answers wrongly when run so; where it can't be run so, nothing can be said, and the defect is left out.
 
     Args:
         earlier: the run.
@@ -158,6 +160,7 @@ def replay_all(
         return ()
     by_file = _wrong(defects, read_answers(worker, earlier.mutants, output_kind, batch_size))
     by_seed = _wrong(defects, read_answers(worker, earlier.originals, output_kind, batch_size))
+    run_otherwise = disagree_again(worker, defects, earlier.mutants, output_kind, domain.value_range)
     owners: list[int] = []
     mutants: list[np.ndarray] = []
     for row, defect in enumerate(defects):
@@ -170,7 +173,11 @@ def replay_all(
         for row, answer in zip(owners, read_answers(worker, np.stack(mutants), output_kind, batch_size), strict=True):
             failed[row].append(bool(answer != defects[row].label))
     return tuple(
-        Recurrence(defect, bool(by_file[row]), bool(by_seed[row]), tuple(failed[row]), FRESH_MUTANTS) for row, defect in enumerate(defects)
+        Recurrence(
+            defect, bool(by_file[row]) or run_otherwise.get(defect.id, False), bool(by_seed[row]), tuple(failed[row]), FRESH_MUTANTS
+        )
+        for row, defect in enumerate(defects)
+        if not is_backend(defect) or defect.id in run_otherwise
     )
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from gate.result import Defect, RootCause
+from gate.triage.backends import is_backend, way_in_words
 
 __all__ = ["root_causes"]
 
@@ -30,6 +31,9 @@ def _title(defect: Defect, classes: Sequence[str]) -> str:
     def name(index: int) -> str:
         return classes[index] if index < len(classes) else str(index)
 
+    if is_backend(defect):
+        outcome = "gives no finite output" if defect.predicted is None else f"read as {name(defect.predicted)}"
+        return f"{name(defect.label)} {outcome} {way_in_words(defect.oracle, defect.detail)}".rstrip()
     under = " and ".join(family.replace("_", " ") for family in defect.families)
     if defect.predicted is None:
         return f"{name(defect.label)} gives no finite output under {under}"
