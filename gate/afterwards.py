@@ -22,6 +22,7 @@ from gate.domains.image.limits import Domain
 from gate.errors import ConfigError, DataError, EvidenceError, ModelError, OutputError
 from gate.metrics.evidence import Evidence
 from gate.models.outputs import OutputKind
+from gate.oracles import Observation
 from gate.policy.load import load_policy
 from gate.policy.positive import check_positive
 from gate.record import judged
@@ -33,6 +34,7 @@ from gate.report.text import NAME, visible
 from gate.result import Defect, Result
 from gate.strict_yaml import nearest
 from gate.triage.attribute import not_to_be_run
+from gate.triage.backends import is_backend, run_as_found, way_in_words
 from gate.triage.confirm import replay
 from gate.triage.on_demand import attribution_lines, look_again, write_look
 from gate.trust.digest import digest
@@ -172,7 +174,11 @@ def replay_defect(
 
         def answers(name: str, count: int) -> list[tuple[int, float]]:
             sample = picture.load(file_of(defect, name, run))
-            seen = replay(worker, sample, -1 if defect.label is None else defect.label, reading.output_kind, count)
+            label = -1 if defect.label is None else defect.label
+            if name == "mutant_data" and is_backend(defect):
+                seen = _in_its_way(worker, sample, defect, reading, count)
+            else:
+                seen = replay(worker, sample, label, reading.output_kind, count)
             return [(int(one.predicted[0]), float(np.nan_to_num(one.probabilities[0]).max())) for one in seen]
 
         original, mutants = answers("original_data", 1), answers("mutant_data", times)
@@ -191,20 +197,37 @@ def replay_defect(
     whose = (
         f"the probe {visible(defect.seed_id.removeprefix('probe:'), NAME, isolate=False)}"
         if probe
-        else f"{named(defect.label)}, after {operators}"
+        else f"{named(defect.label)}, after {operators or 'no operator'}"
     )
+    way = f" {way_in_words(defect.oracle, defect.detail)}" if is_backend(defect) else ""
     steady = len({predicted for predicted, _ in mutants}) == 1
     lines = (
         f"defect     {defect.id}: {whose}",
         f"model      {loaded.uri}",
         *((f"registry   {loaded.remark}",) if loaded.remark else ()),
         *(() if probe else (f"original   read as {said(original[0])}",)),
-        f"{'probe ' if probe else 'mutant'}     read as {said(mutants[0])}" + ("" if steady else f"; not the same in {times} runs"),
+        f"{'probe ' if probe else 'mutant'}     read as {said(mutants[0])}{way}" + ("" if steady else f"; not the same in {times} runs"),
         f"files      {'  '.join(str(run / defect.files[name]) for name in ('original', 'mutant', 'diff') if name in defect.files)}",
         *explained,
         "the defect lives" if lives else "the defect is gone",
     )
     return Replayed(lives, lines)
+
+
+def _in_its_way(worker: Worker, sample: np.ndarray, defect: Defect, reading: Reading, times: int) -> list[Observation]:
+    """The answers where the model is run as it was when it answered wrongly."""
+    label, way = -1 if defect.label is None else defect.label, defect.detail or ""
+    seen = []
+    for _ in range(times):
+        _, answer = run_as_found(worker, sample, defect.oracle, way, label, reading.output_kind, reading.value_range)
+        if answer is None:
+            raise EvidenceError(
+                f"The model or the device can't be run on the numeric path {visible(way, NAME, isolate=False)}, so nothing can be said.",
+                where=defect.id,
+                hint="Replay it on a device as the run's, with --device.",
+            )
+        seen.append(answer)
+    return seen
 
 
 def _explained(worker: Worker, run: Path, defect: Defect, reading: Reading, predicted: int, out: Path | None) -> tuple[str, ...]:
