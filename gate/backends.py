@@ -39,7 +39,10 @@ def compare_paths(work: Work, worker: Worker, domain: InputDomain, preflight: Pr
     """
     assert work.allowance is not None
     assert work.campaign is not None
-    started = work.budget.seconds
+    asked, started = work.policy.policy.oracles, work.budget.seconds
+    if not (asked.numeric_path.on or asked.batch_dependence.on):
+        work.paths = PathsSummary(reason="the policy switches both oracles off (oracles.numeric_path, oracles.batch_dependence)")
+        return
     part = Allowance(min(int(PART * work.allowance.calls), work.allowance.left), within=work.allowance)
     # What running an input again takes is kept for a few of them.
     count = min(SEEDS + MUTANTS, (part.calls - 3 * REPLAYS * EXAMPLES) // COMPARED)
@@ -53,7 +56,7 @@ def compare_paths(work: Work, worker: Worker, domain: InputDomain, preflight: Pr
         return
     inputs = _inputs(work, domain, count)
     done, arm = Compared(), work.campaign.outcome.counts.setdefault("paths", ArmCount())
-    paths = list(NumericPath.PLAIN) + (["compiled"] if _compiles(work, part) else [])
+    paths = [*NumericPath.PLAIN, *(["compiled"] if _compiles(work, part) else [])] if asked.numeric_path.on else []
     try:
         compare(
             worker,
@@ -62,6 +65,7 @@ def compare_paths(work: Work, worker: Worker, domain: InputDomain, preflight: Pr
             work.settings.batch_size,
             part,
             paths=paths,
+            alone=asked.batch_dependence.on,
             prices={"compiled": COMPILING},
             begin=work.deadline.begin,
             done=done,
@@ -70,7 +74,7 @@ def compare_paths(work: Work, worker: Worker, domain: InputDomain, preflight: Pr
     finally:
         arm.model_calls, arm.findings = part.spent, len(done.found)
         arm.seconds = work.budget.seconds - started
-        if "compiled" not in paths:
+        if paths and "compiled" not in paths:
             done.untaken["compiled"] = "compiling would take more than its share of the budget"
         mutants = sum(bool(one.recipe) for one in inputs)
         work.paths = PathsSummary(

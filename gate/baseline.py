@@ -111,6 +111,9 @@ def ask_baseline(work: Work, domain: InputDomain) -> None:
     """
     if work.baseline_reference is None:
         return
+    if not work.policy.policy.oracles.baseline_disagreement.on:
+        work.against_baseline = BaselineSummary(reason="the policy switches the oracle off (oracles.baseline_disagreement)")
+        return
     assert work.confirmer is not None
     assert work.allowance is not None
     empty = _empty_probes(work, domain)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from gate.campaign.supervisor import Worker
+from gate.campaign.supervisor import Refused, Worker
 from gate.domains.domain import InputDomain
 from gate.models.outputs import OutputKind
 from gate.oracles import observe
@@ -86,7 +86,7 @@ class Compared:
 
     answers: Observation | None = None  # of N rows, answered in batches
     tallies: dict[str, Tally] = field(default_factory=dict)  # by oracle; numeric paths as numeric_path:<path>
-    untaken: dict[str, str] = field(default_factory=dict)  # numeric paths without an answer, and why
+    untaken: dict[str, str] = field(default_factory=dict)  # numeric paths (or batch_dependence) without an answer, and why
     found: list[Disagreement] = field(default_factory=list)  # by way, the largest difference first
 
     @property
@@ -108,6 +108,7 @@ def compare(
     allowance: Allowance,
     *,
     paths: Sequence[str] = NumericPath.PLAIN,
+    alone: bool = True,
     prices: dict[str, int] | None = None,
     begin: Callable[[str], None] = lambda _: None,
     done: Compared | None = None,
@@ -121,6 +122,7 @@ def compare(
         batch_size: largest batch.
         allowance: a way that it does not pay for is left out, and named.
         paths: in this order.
+        alone: whether answers alone and in company are compared.
         prices: forward-equivalents that a path costs beside its passes.
         begin: told what is done next, for messages.
         done: what is filled in; whoever holds it has what was done before an exception.
@@ -138,7 +140,8 @@ def compare(
         return done
     begin("inputs were answered to compare numeric paths")
     done.answers = answers = seen(_forward(worker, x, batch_size))
-    _compare_alone(worker, x, done, allowance, seen, begin)
+    if alone:
+        _compare_alone(worker, x, done, allowance, seen, begin)
     right = answers.predicted == labels
     for path in paths:
         if not allowance.take(len(x) + (prices or {}).get(path, 0)):
@@ -166,13 +169,17 @@ def _compare_alone(
     seen: Callable[[np.ndarray], Observation],
     begin: Callable[[str], None],
 ) -> None:
-    if not allowance.take(len(x)):
-        done.untaken[ALONE] = "there was no budget for it"
-        return
-    begin("inputs were answered alone")
     company, oracle = done.answers, BatchDependence()
     assert company is not None
-    alone = seen(_forward(worker, x, 1))
+    if not allowance.take(len(x)):
+        done.untaken[oracle.name] = "there was no budget for it"
+        return
+    begin("inputs were answered alone")
+    try:
+        alone = seen(_forward(worker, x, 1))
+    except Refused:
+        done.untaken[oracle.name] = "the model raises an exception on one input alone"
+        return
     found = []
     for row in np.flatnonzero(oracle.turned(alone, company)):
         # Where both are wrong, it is the batch that a model is served with.
