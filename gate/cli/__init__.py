@@ -21,6 +21,7 @@ _COMMANDS = {
     "demo": ("demo", "See the gate block a bad model and release its fix, in three minutes."),
     "evaluate": ("evaluate", "Judge a finished run again under another policy, without fuzzing."),
     "report": ("report", "Render a finished run's reports again."),
+    "diff": ("diff", "Set two finished runs side by side: root causes, rules, metrics, defects."),
     "replay": ("replay", "Show one defect of a run again, on its model or another."),
     "regress": ("regress", "Replay a run's defects on another model: fixed, memorised, or still there."),
     "layers": ("layers", "List a model's layers: what coverage can watch, what it does watch, and known traps."),
