@@ -8,7 +8,7 @@ clock ends it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from gate.domains.domain import InputDomain
 from gate.domains.image.marks import shown, sliding, starts
 from gate.domains.image.probes import probes
 from gate.metrics.intervals import wilson
+from gate.oracles.crash import Crash
 from gate.oracles.non_finite import NonFinite
 from gate.result import MarksSummary, ProbeOracle, ProbesSummary, UniversalMark
 from gate.triage.confirm import REPLAYS, REPLAYS_UNSTEADY
@@ -77,13 +78,18 @@ def _probe(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight
         deterministic=preflight.deterministic,
         begin=work.deadline.begin,
         late=late,
+        switches=work.policy.policy.oracles,
     )
     count.executions, count.model_calls = len(done.probes), done.model_calls
-    broken = done.tallies[NonFinite.name].findings if done.probes else ()
-    count.findings = len(broken) + len(done.disagreeing)
-    work.probes_broken, work.probes_disagreeing = len(broken), len(done.disagreeing)
-    if len(done.tallies) > 2:  # more than the oracles of one answer
-        work.probes_compared = len(done.probes)
+    raised = done.answers.raised if done.answers is not None else {}
+    faults = [(row, oracle) for oracle in (Crash.name, NonFinite.name) if oracle in done.tallies for row in done.tallies[oracle].findings]
+    count.findings = len(faults) + len(done.disagreeing)
+    # Counted whichever oracles are on, as of mutants.
+    work.probes_broken = 0 if done.answers is None else int((done.answers.predicted < 0).sum()) - len(raised)
+    work.campaign.outcome.crashes += len(raised)
+    work.probes_disagreeing = len(done.disagreeing)
+    if done.compared:
+        work.probes_compared = len(done.probes) - len(raised)
     work.probes = ProbesSummary(
         offered=len(offered),
         run=len(done.probes),
@@ -91,10 +97,10 @@ def _probe(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight
         oracles={name: _said(done, tally, domain, work.folder.path) for name, tally in done.tallies.items()},
         untaken=done.untaken,
     )
-    _confirm(work, worker, domain, preflight, done, broken)
+    _confirm(work, worker, domain, preflight, done, faults)
     count.defects = sum(defect.arm == "probes" for defect in work.confirmer.defects) if work.confirmer else 0
     count.seconds = work.budget.seconds - started
-    work.events.emit("probes", run=len(done.probes), nonfinite=len(broken), disagreeing=len(done.disagreeing))
+    work.events.emit("probes", run=len(done.probes), raised=len(raised), nonfinite=work.probes_broken, disagreeing=len(done.disagreeing))
 
 
 def _why_not_all(done: Probed, share: float, offered: int, *, deterministic: bool) -> str | None:
@@ -125,18 +131,19 @@ def _said(done: Probed, tally: Tally, domain: InputDomain, folder: Path) -> Prob
     return ProbeOracle(tried=tally.tried, findings=len(tally.findings), worst=tally.worst, example=probe.name, picture=picture)
 
 
-def _confirm(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight, done: Probed, broken: tuple[int, ...]) -> None:
+def _confirm(
+    work: Work, worker: Worker, domain: InputDomain, preflight: Preflight, done: Probed, faults: Sequence[tuple[int, str]]
+) -> None:
     assert work.confirmer is not None
     assert work.campaign is not None
     times = REPLAYS if preflight.deterministic else REPLAYS_UNSTEADY
-    for number, row in enumerate(broken):
+    for number, (row, oracle) in enumerate(faults):
         try:
-            defect = confirm_probe(worker, domain, done.probes[row], work.folder.path, preflight.output_kind, times)
+            defect = confirm_probe(work.confirmer, worker, domain, done.probes[row], oracle, work.folder.path, preflight.output_kind, times)
         except (BudgetSpent, Interrupted):
-            work.campaign.outcome.unconfirmed += len(broken) - number
+            work.campaign.outcome.unconfirmed += len(faults) - number
             return
         if defect is None:
-            work.confirmer.flaky += 1
             continue
         work.confirmer.defects.append(defect)
         work.confirmer.found_by[defect.id] = {"probes"}

@@ -13,14 +13,18 @@ import numpy as np
 
 from gate.campaign.budget import BudgetSpent
 from gate.campaign.deadline import Interrupted
-from gate.campaign.supervisor import Worker
+from gate.campaign.raising import Raising, exception_in_words
+from gate.campaign.raising_steps import no_answers
+from gate.campaign.supervisor import Refused, Worker
 from gate.domains.probe import Probe
 from gate.errors import ModelError, WorkerError
-from gate.models.outputs import OutputKind, predictions, probabilities
+from gate.models.outputs import OutputKind
+from gate.oracles import Switches
 from gate.oracles.batch_dependence import BatchDependence
+from gate.oracles.crash import Crash
 from gate.oracles.non_finite import NonFinite
 from gate.oracles.numeric_path import NumericPath
-from gate.oracles.oracle import Observation
+from gate.oracles.oracle import Observation, observe
 from gate.oracles.pair import apart
 from gate.oracles.unjustified_confidence import UnjustifiedConfidence
 
@@ -54,6 +58,11 @@ class Probed:
     stopped: str | None = None  # why not all of it was done
 
     @property
+    def compared(self) -> bool:
+        """Whether answers were compared with others of the same probes."""
+        return any(name.split(":")[0] in _DISAGREEMENTS for name in self.tallies)
+
+    @property
     def disagreeing(self) -> set[int]:
         """Positions of the probes with another answer in other company or on another numeric path."""
         return {row for name, tally in self.tallies.items() if name.split(":")[0] in _DISAGREEMENTS for row in tally.findings}
@@ -72,6 +81,7 @@ def run_probes(
     deterministic: bool,
     begin: Callable[[str], None],
     late: Callable[[int], bool] = lambda _: False,
+    switches: Switches | None = None,
 ) -> Probed:
     """Has every probe answered and asks the oracles. Where the time is up or somebody says stop, what was done until then counts.
 
@@ -86,56 +96,73 @@ def run_probes(
         deterministic: whether the same batch gives the same answers; else a comparison of two answers says nothing and is left out.
         begin: told what is done next, for messages.
         late: whether the time for probes would be over once so many more samples have run.
+        switches: which oracles are on; None: those that are by default.
 
     Raises:
         WorkerError: the worker died, kept silent or lied; where it was on one probe alone, the message names it.
-        ModelError: the model raised an exception; likewise.
+        Refused: the model raised an exception on too many probes in a row; the message names the last.
     """
     done = Probed()
+    asked = switches or Switches()
+    raising = Raising()
+    raised: dict[int, str] = {}
 
     def seen(raw: np.ndarray) -> Observation:
-        return Observation(raw, probabilities(raw, output_kind), predictions(raw, output_kind), np.full(len(raw), -1))
+        return observe(raw, output_kind, np.full(len(raw), -1))
 
     try:
-        rows: list[np.ndarray] = []
+        rows: list[np.ndarray | None] = []  # None: it raised
         try:
             for probe in probes:
                 done.late = late(1 + (_COMPARED * (len(rows) + 1) if deterministic else 0))
                 if done.late:
                     break
                 begin(f"the probe {probe.name} was answered")
-                rows.append(_alone(worker, probe))
+                try:
+                    rows.append(_alone(worker, probe))
+                    raising.answered()
+                except Refused as error:
+                    raised[len(rows)] = raising.note(error)
+                    rows.append(None)
         finally:
             done.probes, done.model_calls = tuple(probes[: len(rows)]), len(rows)
             if rows:
-                done.answers = seen(np.concatenate(rows))
-                done.tallies |= _of_one(done.probes, done.answers)
-        if done.answers is None or not deterministic:
+                done.answers = observe(_with_nan(rows, output_kind), output_kind, np.full(len(rows), -1), raised=raised)
+                done.tallies |= _of_one(done.probes, done.answers, asked)
+        compared = [row for row, answer in enumerate(rows) if answer is not None]
+        if not compared or not deterministic:
             return done
-        begin("the probes were answered in company")
-        company = seen(_in_company(worker, done.probes, seeds, batch_size))
-        done.model_calls += 2 * len(rows)
-        done.tallies[BatchDependence.name] = _compared(BatchDependence().complains(done.answers, company), done.answers, company)
-        for path in NumericPath.PLAIN:
-            if late(len(rows)):
-                done.late = True
-                break
-            begin(f"the probes were answered on the numeric path {path}")
-            other = _on_path(worker, path, done.probes, batch_size)
-            if other is None:
-                done.untaken = (*done.untaken, path)
-                continue
-            done.model_calls += len(rows)
-            answers = seen(other)
-            name = f"{NumericPath.name}:{path}"
-            done.tallies[name] = _compared(NumericPath(path).complains(done.answers, answers), done.answers, answers)
+        calm = tuple(probes[row] for row in compared)
+        alone = seen(np.concatenate([answer for answer in rows if answer is not None]))
+        try:
+            if asked.batch_dependence.on:
+                begin("the probes were answered in company")
+                company = seen(_in_company(worker, calm, seeds, batch_size))
+                done.model_calls += 2 * len(calm)
+                complains = BatchDependence().complains(alone, company)
+                done.tallies[BatchDependence.name] = _compared(complains, alone, company, compared)
+            for path in NumericPath.PLAIN if asked.numeric_path.on else ():
+                if late(len(calm)):
+                    done.late = True
+                    break
+                begin(f"the probes were answered on the numeric path {path}")
+                other = _on_path(worker, path, calm, batch_size)
+                if other is None:
+                    done.untaken = (*done.untaken, path)
+                    continue
+                done.model_calls += len(calm)
+                answers = seen(other)
+                name = f"{NumericPath.name}:{path}"
+                done.tallies[name] = _compared(NumericPath(path).complains(alone, answers), alone, answers, compared)
+        except Refused as error:  # each was answered alone, so it is the company or the path
+            done.stopped = f"the model raised where answers were compared: {exception_in_words(error)}"
     except (BudgetSpent, Interrupted) as error:
         done.stopped = error.what
     return done
 
 
 def _alone(worker: Worker, probe: Probe) -> np.ndarray:
-    """Raw outputs float32 [1, K] of one probe."""
+    """Raw outputs float32 [1, K] of one probe; errors name it."""
     try:
         _, arrays = worker.call("forward", {}, {"x": probe.x[None]})
     except (WorkerError, ModelError) as error:
@@ -144,16 +171,23 @@ def _alone(worker: Worker, probe: Probe) -> np.ndarray:
     return arrays["raw"]
 
 
-def _of_one(probes: Sequence[Probe], answers: Observation) -> dict[str, Tally]:
+def _with_nan(rows: Sequence[np.ndarray | None], output_kind: OutputKind) -> np.ndarray:
+    """float32 [P, K]: NaN in the rows without an answer."""
+    blank = next((np.full_like(row, np.nan) for row in rows if row is not None), no_answers(1, 2, output_kind))
+    return np.concatenate([blank if row is None else row for row in rows])
+
+
+def _of_one(probes: Sequence[Probe], answers: Observation, asked: Switches) -> dict[str, Tally]:
     """What the oracles say that need one answer only."""
+    faults = [oracle for oracle, switch in ((Crash(), asked.crash), (NonFinite(), asked.non_finite)) if switch.on]
+    said = {one.name: Tally(len(probes), tuple(np.flatnonzero(one.complains(answers)).tolist())) for one in faults}
+    if not asked.unjustified_confidence.on:
+        return said
     nothing = np.array([probe.shows_nothing for probe in probes])
     sure = UnjustifiedConfidence().complains(answers) & nothing
     confidence = np.where(nothing, np.nan_to_num(answers.probabilities).max(axis=1, initial=0.0), -1.0)
     highest = float(confidence.max()) if nothing.any() else None
-    return {
-        NonFinite.name: Tally(len(probes), tuple(np.flatnonzero(NonFinite().complains(answers)).tolist())),
-        UnjustifiedConfidence.name: Tally(int(nothing.sum()), _worst_first(sure, confidence), highest),
-    }
+    return {**said, UnjustifiedConfidence.name: Tally(int(nothing.sum()), _worst_first(sure, confidence), highest)}
 
 
 def _in_company(worker: Worker, probes: Sequence[Probe], seeds: np.ndarray, batch_size: int) -> np.ndarray:
@@ -177,9 +211,10 @@ def _on_path(worker: Worker, path: str, probes: Sequence[Probe], batch_size: int
     return np.concatenate(raw)
 
 
-def _compared(complains: np.ndarray, first: Observation, second: Observation) -> Tally:
+def _compared(complains: np.ndarray, first: Observation, second: Observation, positions: Sequence[int]) -> Tally:
+    """``positions``: of the rows among all probes."""
     distance = apart(first, second)
-    return Tally(len(complains), _worst_first(complains, distance), float(distance.max()))
+    return Tally(len(complains), tuple(positions[row] for row in _worst_first(complains, distance)), float(distance.max()))
 
 
 def _worst_first(complains: np.ndarray, distance: np.ndarray) -> tuple[int, ...]:

@@ -46,6 +46,20 @@ class Raising:
         """Notes that something was answered."""
         self.in_a_row = 0
 
+    def note(self, error: Refused) -> str:
+        """Notes that one input, alone, made the model raise; the exception in words.
+
+        Raises:
+            Refused: ``most`` inputs in a row have.
+        """
+        self.in_a_row += 1
+        if self.in_a_row >= self.most:
+            error.what = (
+                f"{error.what.rstrip('.')}. The model raised on {self.in_a_row} inputs in a row, each alone, and answered none between"
+            )
+            raise error
+        return exception_in_words(error)
+
     def halved(
         self,
         count: int,
@@ -87,18 +101,9 @@ class Raising:
                     refused = another
             wasted += size
             if size == 1:
-                raised[rows.start] = exception_in_words(refused)
-                self._note(refused)
+                raised[rows.start] = self.note(refused)
             else:
                 middle = rows.start + size // 2
                 waiting += [slice(middle, rows.stop), slice(rows.start, middle)]
             refused = None
         return pieces, raised, wasted
-
-    def _note(self, error: Refused) -> None:
-        self.in_a_row += 1
-        if self.in_a_row >= self.most:
-            error.what = (
-                f"{error.what.rstrip('.')}. The model raised on {self.in_a_row} inputs in a row, each alone, and answered none between"
-            )
-            raise error

@@ -151,7 +151,15 @@ class Confirmer:
             if self._mixed and finding.arm == "search" and len(answers(seen)) == 1:
                 self.precision_only += 1
             else:
-                self.set_aside(finding, identity, seen)
+                self.set_aside(
+                    identity,
+                    seed_id=finding.seed_id,
+                    label=finding.label,
+                    oracle=finding.oracle,
+                    families=finding.families,
+                    seen=seen,
+                    samples={"mutant": finding.mutant, "original": self._seeds[finding.seed]},
+                )
             return False
         if not all(bool(oracle.holds(one)[0]) for one in seen):
             self.too_close += 1
@@ -173,18 +181,20 @@ class Confirmer:
         self.found_by[identity] = {finding.arm}
         return True
 
-    def set_aside(self, finding: Finding, identity: str, seen: Sequence[Observation]) -> None:
-        """Counts a finding as flaky, and keeps it apart where there is room."""
+    def set_aside(
+        self,
+        identity: str,
+        *,
+        seed_id: str,
+        label: int | None,
+        oracle: str,
+        families: Sequence[str],
+        seen: Sequence[Observation],
+        samples: dict[str, np.ndarray],
+    ) -> None:
+        """Counts a finding as flaky, and keeps it apart where there is room; see ``Quarantine.keep`` for the arguments."""
         self.flaky += 1
-        self._quarantine.keep(
-            identity,
-            seed_id=finding.seed_id,
-            label=finding.label,
-            oracle=finding.oracle,
-            families=finding.families,
-            seen=seen,
-            samples={"mutant": finding.mutant, "original": self._seeds[finding.seed]},
-        )
+        self._quarantine.keep(identity, seed_id=seed_id, label=label, oracle=oracle, families=families, seen=seen, samples=samples)
 
     def _describe(self, finding: Finding, identity: str, outcome: str, data: Path, seen: Sequence[Observation]) -> Defect:
         family = "+".join(finding.families)

@@ -18,13 +18,15 @@ from gate import opening
 from gate.campaign.budget import Budget, BudgetSpent
 from gate.campaign.events import EventLog
 from gate.campaign.probes import Probed, run_probes
-from gate.campaign.supervisor import Worker
+from gate.campaign.raising import MOST_IN_A_ROW
+from gate.campaign.supervisor import Refused, Worker
 from gate.config import BudgetSettings
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.limits import Domain
 from gate.domains.image.probes import probes
-from gate.errors import ModelError, WorkerError
+from gate.errors import WorkerError
 from gate.models.outputs import OutputKind
+from gate.oracles import Switches
 
 X = images(40)[0]
 LIST = probes(X, (0.0, 255.0), 0)
@@ -108,7 +110,7 @@ def test_certainty_is_told_of_probes_that_show_nothing_only() -> None:
 
 def test_answers_of_a_model_that_is_not_deterministic_are_not_compared() -> None:
     done = probed(Paths(reads_stripes), deterministic=False)
-    assert set(done.tallies) == {"non_finite", "unjustified_confidence"}
+    assert set(done.tallies) == {"crash", "non_finite", "unjustified_confidence"}
 
 
 def test_probes_that_ran_before_the_time_was_up_count() -> None:
@@ -167,19 +169,62 @@ class Ends(Stripes):
         return super().forward(x)
 
 
-@pytest.mark.parametrize(("how", "error"), [("dies", WorkerError), ("raises", ModelError)])
-def test_the_probe_that_ends_the_run_is_named(tmp_path: Path, how: str, error: type[Exception]) -> None:
+def ends(how: str, folder: Path) -> Path:
     import sys
 
     import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    return save(Ends(how).eval(), folder)
+
+
+def test_the_probe_that_ends_the_process_is_named(tmp_path: Path) -> None:
     doing: list[str] = []
     with Worker(tmp_path / "worker") as own:
-        own.call("load", load_parameters(save(Ends(how).eval(), tmp_path / "model")))
-        with pytest.raises(error, match="the probe 'constant-white', alone"):
+        own.call("load", load_parameters(ends("dies", tmp_path / "model")))
+        with pytest.raises(WorkerError, match="the probe 'constant-white', alone"):
             probed(own, begin=doing.append)
     assert doing[-1] == "the probe constant-white was answered"
+
+
+def test_a_probe_that_makes_the_model_raise_is_a_finding_and_is_compared_with_nothing(worker: Worker, tmp_path: Path) -> None:
+    worker.call("load", load_parameters(ends("raises", tmp_path / "model")))
+    done = probed(worker)
+    assert done.answers is not None
+    white = {probe.name for probe in LIST if (probe.x == 255).all()}
+    assert "constant-white" in names(done, "crash") == white
+    assert set(done.answers.raised.values()) == {"RuntimeError: division by zero"}
+    assert not names(done, "non_finite")
+    assert len(done.probes) == len(LIST)
+    assert done.tallies["batch_dependence"].tried == len(LIST) - len(white)
+
+
+def test_a_model_that_raises_on_every_probe_answers_nothing() -> None:
+    def raises(x: np.ndarray) -> np.ndarray:
+        raise Refused("ValueError: never")
+
+    with pytest.raises(Refused, match=f"on {MOST_IN_A_ROW} inputs in a row"):
+        probed(Paths(raises))
+
+
+def test_a_comparison_in_which_the_model_raises_is_left_out_and_told() -> None:
+    def alone(x: np.ndarray) -> np.ndarray:
+        if len(x) > 1:
+            raise Refused("ValueError: one at a time")
+        return reads_stripes(x)
+
+    done = probed(Paths(alone))
+    assert done.stopped == "the model raised where answers were compared: ValueError: one at a time"
+    assert len(done.probes) == len(LIST)
+    assert not done.compared
+
+
+def test_an_oracle_that_is_off_is_not_asked() -> None:
+    off = {"crash": False, "numeric_path": False, "batch_dependence": False, "unjustified_confidence": False}
+    begin = lambda _: None  # noqa: E731
+    switches = Switches.model_validate(off)
+    done = run_probes(Paths(reads_stripes), LIST, X, OutputKind.LOGITS, 32, deterministic=True, begin=begin, switches=switches)
+    assert set(done.tallies) == {"non_finite"}
 
 
 def test_a_real_model_takes_every_path_and_stays_as_it_is(worker: Worker, tmp_path: Path) -> None:
