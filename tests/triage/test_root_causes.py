@@ -31,7 +31,7 @@ def defect(number: int, **changes: Any) -> Defect:
         "families": families,
         "natural": True,
         "severity": 0.5,
-        "recipe": (),
+        "recipe": ({"operator": "fog", "severity": 0.5, "draw": 1, "parameters": {"density": 0.25, "grain": 7}},),
         "root_cause": root_cause_id("changed_prediction", CLASSES[label], outcome, "+".join(families)),
     }
     return Defect.model_validate({**fields, **changes})
@@ -41,8 +41,8 @@ def test_the_largest_comes_first_and_shows_its_mildest_defect() -> None:
     found = [defect(1), defect(2, predicted=2), defect(3, predicted=2, severity=0.2), defect(4, predicted=2, severity=0.9)]
     causes = root_causes(found, CLASSES)
     assert [(cause.size, cause.example, cause.title) for cause in causes] == [
-        (3, "d-000000000003", "cat read as truck under weather"),
-        (1, "d-000000000001", "cat read as dog under weather"),
+        (3, "d-000000000003", "cat read as truck under weather (fog; severity from 0.2)"),
+        (1, "d-000000000001", "cat read as dog under weather (fog; severity from 0.5)"),
     ]
 
 
@@ -50,8 +50,8 @@ def test_class_prediction_and_family_tell_them_apart() -> None:
     found = [defect(1), defect(2, label=2), defect(3, predicted=2), defect(4, families=("blur", "weather")), defect(5, predicted=None)]
     assert len(root_causes(found, CLASSES)) == 5
     titles = {cause.title for cause in root_causes(found, CLASSES)}
-    assert "cat gives no finite output under weather" in titles
-    assert "cat read as dog under blur and weather" in titles
+    assert "cat gives no finite output under weather (fog; severity from 0.5)" in titles
+    assert "cat read as dog under blur and weather (fog; severity from 0.5)" in titles
 
 
 def test_neither_order_nor_arm_nor_seed_input_changes_them() -> None:
@@ -61,7 +61,7 @@ def test_neither_order_nor_arm_nor_seed_input_changes_them() -> None:
 
 
 def test_a_class_without_a_name_is_shown_by_its_number() -> None:
-    assert root_causes([defect(1, label=0, predicted=1)], ())[0].title == "0 read as 1 under weather"
+    assert root_causes([defect(1, label=0, predicted=1)], ())[0].title == "0 read as 1 under weather (fog; severity from 0.5)"
 
 
 def test_identities_never_change() -> None:
