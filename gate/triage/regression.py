@@ -173,9 +173,7 @@ def replay_all(
         for row, answer in zip(owners, read_answers(worker, np.stack(mutants), output_kind, batch_size), strict=True):
             failed[row].append(bool(answer != defects[row].label))
     return tuple(
-        Recurrence(
-            defect, bool(by_file[row]) or run_otherwise.get(defect.id, False), bool(by_seed[row]), tuple(failed[row]), FRESH_MUTANTS
-        )
+        Recurrence(defect, bool(by_file[row]) or run_otherwise.get(defect.id, False), bool(by_seed[row]), tuple(failed[row]), FRESH_MUTANTS)
         for row, defect in enumerate(defects)
         if not is_backend(defect) or defect.id in run_otherwise
     )
