@@ -14,8 +14,8 @@ from typing import Any
 
 from gate.domains.image.operator_words import beyond, in_words
 from gate.oracles import ALL
-from gate.oracles.numeric_path import NumericPath
 from gate.result import Defect
+from gate.triage.backends import is_backend, way_in_words
 
 __all__ = ["main_operator", "range_of", "title_of"]
 
@@ -36,9 +36,10 @@ def title_of(defects: Sequence[Defect], example: Defect, classes: Sequence[str])
     if example.label is None:
         groups = " and ".join(family.removeprefix("probe_").replace("_", " ") for family in example.families)
         return f"a probe ({groups}) {_says(example)}"
-    served = NumericPath.PATHS.get(example.detail or "") if example.oracle == NumericPath.name else None
-    path = "" if served is None else f"when served {served.served}, "
-    return f"{_outcome(example, classes)} {path}{_circumstance(defects, example)}"
+    if is_backend(example):
+        outcome = "gives no finite output" if example.predicted is None else f"read as {_name(example.predicted, classes)}"
+        return f"{_name(example.label, classes)} {outcome} {way_in_words(example.oracle, example.detail)}".rstrip()
+    return f"{_outcome(example, classes)} {_circumstance(defects, example)}"
 
 
 def main_operator(defects: Sequence[Defect]) -> str | None:
