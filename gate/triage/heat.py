@@ -21,11 +21,11 @@ ODDS = 3.0  # times the odds of evenly spread heat from which heat lies on the c
 EVERYWHERE = 0.5  # share of the picture from which a change is everywhere, so that any heat lies on it
 MOVED = 0.5  # of two heat maps: more than half of the heat is elsewhere than before
 SMALLEST_SIDE = 96  # pixels of a picture for a person
-_OPAQUE = 0.75  # where the heat is greatest
+_OPAQUE = 0.65  # where the heat is greatest; the picture stays as it is where there is none
 
-# A dark-to-light scale of even steps in lightness that colour-blind people and black-and-white printers keep in order: five colours of
+# A dark-to-light scale of even steps in lightness that colour-blind people and black-and-white printers keep in order: four colours of
 # "inferno" (van der Walt and Smith, 2015), straight lines between them.
-_SCALE = np.array([(0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], dtype=np.float64)
+_SCALE = np.array([(87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164)], dtype=np.float64)
 
 Floats = npt.NDArray[np.floating[Any]]
 
@@ -84,7 +84,7 @@ def overlay(picture: npt.NDArray[np.uint8], heat: Floats) -> npt.NDArray[np.uint
     share = np.clip(over / heat.max(), 0, 1)
     steps = np.linspace(0, 1, len(_SCALE))
     colour = np.stack([np.interp(share, steps, _SCALE[:, channel]) for channel in range(3)], axis=2)
-    opacity = (_OPAQUE * np.sqrt(share))[:, :, None]
+    opacity = (_OPAQUE * share**0.75)[:, :, None]
     blended: npt.NDArray[np.uint8] = np.rint((1 - opacity) * under + opacity * colour).astype(np.uint8)
     return blended
 
