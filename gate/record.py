@@ -36,6 +36,7 @@ from gate.result import (
 )
 from gate.triage.history import History, across_releases
 from gate.triage.margins import family_margins
+from gate.triage.repair import with_repairs
 from gate.triage.root_causes import root_causes
 from gate.work import Work
 
@@ -277,6 +278,7 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
 def _history(work: Work, defects: Sequence[Defect]) -> History:
     """Root causes with all that is known of them, beside those of the earlier run."""
     causes = [cause.model_copy(update=work.about_causes.get(cause.id, {})) for cause in root_causes(defects, work.classes)]
+    causes = with_repairs(causes, defects, work.policy.policy.domain, work.preflight)
     if work.regression is None:
         return across_releases(causes, work.earlier, None)
     recurs: dict[str, bool] = {}
