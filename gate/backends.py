@@ -5,6 +5,8 @@ Takes at most ``PART`` of what explaining may spend.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
 from gate.campaign.arms import ArmCount
@@ -15,7 +17,7 @@ from gate.oracles.numeric_path import NumericPath
 from gate.randomness import generator
 from gate.result import PathsSummary, PathTally
 from gate.triage.allowance import Allowance
-from gate.triage.backends import COMPARED, Compared, Input, compare, confirm, identity_of
+from gate.triage.backends import COMPARED, Compared, Disagreement, Input, compare, confirm, identity_of
 from gate.work import Work
 
 __all__ = ["PART", "compare_paths"]
@@ -24,6 +26,7 @@ PART = 0.2  # of the allowance, at most
 SEEDS = 64
 MUTANTS = 64
 FEWEST = 4  # inputs below which a comparison says too little
+AGAIN = 1 / 3  # of what may be spent, kept for running inputs again whose answers changed
 EXAMPLES = 3  # defects of one root cause; the others are counted
 REPLAYS = 2
 COMPILING = 20_000  # forward-equivalents that compiling counts as
@@ -44,8 +47,7 @@ def compare_paths(work: Work, worker: Worker, domain: InputDomain, preflight: Pr
         work.paths = PathsSummary(reason="the policy switches both oracles off (oracles.numeric_path, oracles.batch_dependence)")
         return
     part = Allowance(min(int(PART * work.allowance.calls), work.allowance.left), within=work.allowance)
-    # What running an input again takes is kept for a few of them.
-    count = min(SEEDS + MUTANTS, (part.calls - 3 * REPLAYS * EXAMPLES) // COMPARED)
+    count = min(SEEDS + MUTANTS, int(part.calls * (1 - AGAIN)) // COMPARED)
     if not preflight.deterministic:
         work.paths = PathsSummary(reason="two answers were not compared, because the model is not deterministic")
         return
@@ -123,13 +125,12 @@ def _confirm(
     assert work.confirmer is not None
     assert work.campaign is not None
     arm = work.campaign.outcome.counts["paths"]
-    causes: dict[tuple[str, str, int, int], int] = {}
-    for found in list(done.found):
-        one = inputs[found.row]
-        cause = (found.oracle, found.way, one.label, found.predicted)
-        if causes.get(cause, 0) >= EXAMPLES or identity_of(one, found, work.classes) in work.confirmer.found_by:
+    made: Counter[tuple[str, str, int, int]] = Counter()
+    for found in _by_turns(inputs, done.found):
+        one, cause = inputs[found.row], _cause(inputs, found)
+        if made[cause] >= EXAMPLES or identity_of(one, found, work.classes) in work.confirmer.found_by:
             continue
-        if not part.take(3 * REPLAYS):
+        if not part.take(REPLAYS * (2 if found.oracle == NumericPath.name else 3)):
             return
         work.deadline.begin("another answer was looked at again")
         defect = confirm(worker, domain, one, found, work.classes, work.folder.path, preflight.output_kind, REPLAYS)
@@ -137,10 +138,25 @@ def _confirm(
             if found.oracle == NumericPath.name:  # in other company another answer may well be right
                 done.refute(found)
             continue
-        causes[cause] = causes.get(cause, 0) + 1
+        made[cause] += 1
         work.confirmer.defects.append(defect)
         work.confirmer.found_by[defect.id] = {"paths"}
         arm.defects += 1
         work.events.emit(
             "defect", id=defect.id, arm="paths", label=defect.label, predicted=defect.predicted, families=list(defect.families)
         )
+
+
+def _cause(inputs: list[Input], found: Disagreement) -> tuple[str, str, int, int]:
+    return found.oracle, found.way, inputs[found.row].label, found.predicted
+
+
+def _by_turns(inputs: list[Input], found: list[Disagreement]) -> list[Disagreement]:
+    """One of each root cause before any has its second, so that what there is no budget for is more of the same."""
+    seen: Counter[tuple[str, str, int, int]] = Counter()
+    turns = []
+    for one in found:
+        cause = _cause(inputs, one)
+        turns.append(seen[cause])
+        seen[cause] += 1
+    return [one for _, _, one in sorted(zip(turns, range(len(found)), found, strict=True))]
