@@ -21,15 +21,18 @@ from markupsafe import Markup
 from gate.policy.threshold import Threshold
 from gate.report import reproduce
 from gate.report.bar import Bar, bar
+from gate.report.causes import causes_page
 from gate.report.choices import choices_page
 from gate.report.coverage import evidence_flags, false_note
 from gate.report.coverage_tables import coverage_page
 from gate.report.curve import drawn
-from gate.report.gallery import MOST, Card, Gallery, gallery
+from gate.report.feature_map import map_page
+from gate.report.gallery import PAGE, gallery, left_out_words
 from gate.report.invalid_words import reasons_in_words
+from gate.report.margins import margins_page
 from gate.report.marks import marks_page, probes_page
 from gate.report.numbers import amount, count, duration, interval, is_share, share, split
-from gate.report.pictures import Picture
+from gate.report.quarantine import quarantine_page
 from gate.report.text import NAME, visible
 from gate.report.words import (
     BREACHING,
@@ -74,7 +77,7 @@ _CHECKS = {
     "seeds": "Usable seed inputs",
 }
 _ROLES = {"seeds": "Seeds", "long_tail": "Long-tail set", "profile": "Profile set"}
-_MOST_RULES, _MOST_CAUSES, _CAUSE_CARDS, _MOST_SLICES, _MOST_OPERATORS, _MOST_ARMS = 200, 200, 12, 12, 60, 20
+_MOST_RULES, _MOST_SLICES, _MOST_OPERATORS, _MOST_ARMS = 200, 12, 60, 20
 
 
 def render(result: Result, folder: Path) -> str:
@@ -125,7 +128,7 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
     flags = evidence_flags(result)
     weak = _weak(result)
     operators = _operators(result.campaign)
-    causes = _causes(result, shown)
+    anchors = shown.anchors
     page: dict[str, Any] = {
         "css": css,
         "js": js,
@@ -155,14 +158,14 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "probes": probes_page(result, folder),
         "operators": operators,
         "choices": choices_page(result.campaign),
-        "causes": causes[:_CAUSE_CARDS],
-        "more_causes": causes[_CAUSE_CARDS:],
-        "causes_left_out": max(0, len(result.root_causes) - _MOST_CAUSES),
-        "gallery": {"cards": [_defect(card, _operator_names(shown)) for card in shown.cards], "left_out": shown.left_out},
-        "gallery_left_out": _left_out(shown),
+        "causes": causes_page(result, folder, anchors) if result.root_causes or result.earlier_causes else None,
+        "map": map_page(result, anchors),
+        "margins": margins_page(result),
+        "quarantine": quarantine_page(result),
+        "gallery": shown,
+        "page_size": PAGE,
+        "gallery_left_out": left_out_words(shown),
         "defects_lead": _defects_lead(result),
-        "filter_labels": sorted({(card.defect.label, card.label) for card in shown.cards if card.defect.label is not None}),
-        "filter_operators": [(index, name.replace("_", " ")) for index, name in enumerate(_operator_names(shown))],
         "no_defects": _no_defects(result),
         "all_metrics": [_metric_row(name, metric) for name, metric in sorted(result.metrics.items())],
         "missing_metrics": sum(metric.value is None for metric in result.metrics.values()),
@@ -184,15 +187,18 @@ def _sections(page: Mapping[str, Any]) -> list[tuple[str, str]]:
     known = (
         ("faults", "Faults", page["faults"]),
         ("why", "Why", True),
+        ("causes", "Root causes", page["causes"]),
+        ("map", "Map", page["map"]),
         ("numbers", "Numbers", page["cards"]),
         ("rules", "Rules", True),
         ("weak", "Weak spots", page["weak"]),
-        ("coverage", "Coverage", page["coverage"]["rows"]),
-        ("operators", "Mutations", page["operators"]),
+        ("margins", "Margins", page["margins"]),
+        ("defects", "Defects", True),
         ("marks", "Marks", page["marks"]),
         ("probes", "Probes", page["probes"]),
-        ("causes", "Root causes", page["causes"]),
-        ("defects", "Defects", True),
+        ("quarantine", "Flaky", page["quarantine"]),
+        ("coverage", "Coverage", page["coverage"]["rows"]),
+        ("operators", "Mutations", page["operators"]),
         ("metrics", "All metrics", page["all_metrics"]),
         ("run", "About this run", True),
     )
@@ -377,79 +383,11 @@ def _operators(campaign: CampaignSummary | None) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["order"])[:_MOST_OPERATORS]
 
 
-def _causes(result: Result, shown: Gallery) -> list[dict[str, Any]]:
-    cards = {card.defect.id: card for card in shown.cards}
-    rows = []
-    for cause in sorted(result.root_causes, key=lambda cause: -cause.size)[:_MOST_CAUSES]:
-        card = cards.get(cause.example) or next((c for c in shown.cards if c.defect.root_cause == cause.id), None)
-        all_defects = len(result.defects)
-        of_all = f", {share(cause.size / all_defects)} of all" if all_defects else ""
-        kind = f"; {visible(cause.type, NAME)}" if cause.type else ""
-        rows.append(
-            {
-                "id": cause.id,
-                "size": count(cause.size),
-                "title": cause.title,
-                "size_words": f"{count(cause.size)} {'defect' if cause.size == 1 else 'defects'}{of_all}{kind}",
-                "repair": cause.repair,
-                "example": card.defect.id if card else cause.example,
-                "shown": card is not None,
-                "parts": [(text, _embedded(part[1])) for part, text in zip(card.parts, ("seed", "mutant"), strict=False)] if card else [],
-            }
-        )
-    return rows
-
-
-def _embedded(picture: Picture | None) -> dict[str, Any] | None:
-    if picture is None:
-        return None
-    return {"uri": Markup(picture.uri), "width": picture.width, "height": picture.height, "pixelated": picture.pixelated}
-
-
-def _operator_names(shown: Gallery) -> list[str]:
-    return sorted({name for card in shown.cards for name in _operators_of(card)})
-
-
-def _operators_of(card: Card) -> set[str]:
-    return {str(step.get("operator", card.defect.operator)) for step in card.defect.recipe} or {card.defect.operator}
-
-
-def _defect(card: Card, operators: Sequence[str]) -> dict[str, Any]:
-    defect = card.defect
-    before = "unknown" if defect.confidence_before is None else share(defect.confidence_before)
-    after = "unknown" if defect.confidence_after is None else share(defect.confidence_after)
-    if defect.label is None:
-        confidence = f"A probe shows no class, so any finite answer would do. After: {card.fault}."
-    elif card.fault:
-        confidence = f"Before: {card.label} with {before} confidence. After: {card.fault}."
-    else:
-        confidence = f"Confidence {before} before, {after} in the wrong class after."
-    return {
-        "defect": defect,
-        "label": card.label,
-        "predicted": card.predicted,
-        "fault": card.fault,
-        "parts": [(caption, _embedded(picture)) for caption, picture in card.parts],
-        "confidence": confidence,
-        "recipe_sentence": f"Recipe: {card.recipe}.",
-        "operators": " ".join(str(operators.index(name)) for name in sorted(_operators_of(card))),
-        "small": f"Found by the {visible(defect.arm, NAME)} arm on {visible(defect.seed_id, 40)}; "
-        f"family {visible(defect.family.replace('_', ' '), NAME)}, total severity {defect.severity:.2f}; "
-        f"root cause {visible(defect.root_cause, 40)}.",
-    }
-
-
-def _left_out(shown: Gallery) -> str:
-    return (
-        f"{count(len(shown.cards))} of {count(shown.total)} defects are shown here (a report embeds at most {MOST}), taken in turn from "
-        f"the root causes. The other {count(shown.left_out)} are in the folder defects/ beside this report, and all are in result.json."
-    )
-
-
 def _defects_lead(result: Result) -> str:
     lead = (
-        "The difference picture is amplified; pictures larger than 224 pixels are scaled down here. "
-        "The exact files are in defects/ beside this report; the command shows one again."
+        "The difference is enlarged a hundred times and clipped: white is a change of a hundredth of the value range or more. "
+        "Every picture opens large; where there are many, they are made smaller here, and the exact files are in defects/ beside "
+        "this report."
     )
     return f"{lead} How often users would meet such a defect, the rates above say." if result.metrics else lead
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from gate.oracles.unjustified_confidence import UnjustifiedConfidence
 from gate.report.numbers import count, interval, share
-from gate.report.pictures import Picture, PictureReader
+from gate.report.pictures import PictureReader, figure
 from gate.report.shortcuts import ADVICE, kind_of_mark, shortcut_in_words, shortcuts_of
 from gate.report.text import NAME, visible
 from gate.result import MarksSummary, ProbeOracle, ProbesSummary, Result, UniversalMark
@@ -50,14 +48,14 @@ def _mark(mark: UniversalMark, result: Result, reader: PictureReader) -> dict[st
     pairs = []
     number = 1
     while f"after_{number}" in mark.files:
-        pairs.append([_embedded(reader.read(mark.files.get(f"{part}_{number}"))) for part in ("before", "after")])
+        pairs.append([figure(reader.read(mark.files.get(f"{part}_{number}"))) for part in ("before", "after")])
         number += 1
     line = "" if mark.outlier is None else f"{mark.outlier:.1f} deviations above the median class; more than 2 is out of line."
     return {
         "title": f"{kind_of_mark(mark)} that says",
         "label": name,
         "shortcut": mark.shortcut,
-        "picture": _embedded(reader.read(mark.files.get("mark"))),
+        "picture": figure(reader.read(mark.files.get("mark"))),
         "pairs": pairs,
         "rate": mark.rate,
         "rate_words": share(mark.rate),
@@ -132,11 +130,5 @@ def _oracle(name: str, oracle: ProbeOracle, reader: PictureReader) -> dict[str, 
         "found": found,
         "worst": worst,
         "example": None if oracle.example is None else visible(oracle.example.replace("-", " "), NAME),
-        "picture": _embedded(reader.read(oracle.picture)),
+        "picture": figure(reader.read(oracle.picture)),
     }
-
-
-def _embedded(picture: Picture | None) -> dict[str, Any] | None:
-    if picture is None:
-        return None
-    return {"uri": Markup(picture.uri), "width": picture.width, "height": picture.height, "pixelated": picture.pixelated}

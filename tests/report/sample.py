@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from explained_sample import explained
 from PIL import Image, ImageFilter
 
 from gate.metrics.catalogue import CATALOGUE
@@ -136,7 +137,7 @@ def _defects(folder: Path, number: int, classes: tuple[str, ...], photographs: b
         name = "d-" + hashlib.sha256(f"{i}".encode()).hexdigest()[:12]
         place = folder / "defects" / name
         place.mkdir(parents=True, exist_ok=True)
-        difference = np.abs(np.asarray(mutant).astype(int) - np.asarray(image).astype(int)) * 4
+        difference = np.abs(np.asarray(mutant).astype(int) - np.asarray(image).astype(int)) * 100
         image.save(place / "original.png")
         mutant.save(place / "mutant.png")
         Image.fromarray(np.clip(difference, 0, 255).astype(np.uint8)).save(place / "diff.png")
@@ -473,7 +474,7 @@ def make_run(
             advice="Switch dropout off, and fix every source of random numbers in forward.",
         )
     decisive = [rule for rule in rules if rule.status in (Status.FAIL, Status.INCONCLUSIVE)]
-    return Result(
+    made = Result(
         verdict=verdict,
         exit_code=exit_code_of(verdict, advisory=advisory),
         advisory=advisory,
@@ -543,6 +544,7 @@ def make_run(
         isolation={"process": "own process group", "network": "not restricted"},
         environment={"gate": "0.1.0", "python": "3.11.7", "platform": "Linux x86_64", "packages": {"torch": "2.14.1", "mlflow": "3.17.2"}},
     )
+    return explained(made, folder) if found else made
 
 
 def _probe_defect(folder: Path) -> Defect:

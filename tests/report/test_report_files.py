@@ -17,9 +17,9 @@ from sample import make_run
 from gate.cli.report import command
 from gate.errors import GateError, OutputError
 from gate.report import FILES, atomic, html, write
-from gate.report.gallery import MOST, choose
+from gate.report.gallery import choose
 from gate.report.pictures import PictureReader
-from gate.result import Metric, Result, Verdict
+from gate.result import Result, Verdict
 
 
 def test_a_run_folder_is_made_and_holds_every_rendering_and_no_leftover(tmp_path: Path) -> None:
@@ -100,39 +100,6 @@ def test_every_root_cause_is_seen_before_any_is_seen_twice(tmp_path: Path) -> No
     assert {d.id for d in choose(result, 1000)} == {d.id for d in result.defects}
 
 
-def test_a_report_of_many_large_pictures_stays_small_and_says_what_it_leaves_out(tmp_path: Path) -> None:
-    result = make_run(tmp_path, Verdict.FAIL, 3)
-    noise = np.random.default_rng(0).integers(0, 256, (600, 600, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(tmp_path / "defects" / "noise.png")  # what compresses worst
-    many = tuple(
-        result.defects[0].model_copy(update={"id": f"d-{i}", "files": dict.fromkeys(("original", "mutant", "diff"), "defects/noise.png")})
-        for i in range(MOST + 50)
-    )
-    page = html.render(result.model_copy(update={"defects": many}), tmp_path)
-    assert len(page.encode("utf-8")) < 15 << 20
-    shown = page.count('<article class="defect"')
-    assert 50 < shown <= MOST
-    assert f"The other {MOST + 50 - shown} are in the folder defects/" in page
-
-
-def test_a_hundred_thousand_defects_and_ten_thousand_classes_make_a_small_page(tmp_path: Path) -> None:
-    result = make_run(tmp_path, Verdict.FAIL, 12)
-    classes = tuple(f"class {i}" for i in range(10_000))
-    defects = tuple(
-        result.defects[i % 12].model_copy(update={"id": f"d-{i:012x}", "root_cause": f"rc-{i % 5000}", "label": i % 10_000})
-        for i in range(100_000)
-    )
-    causes = tuple(result.root_causes[0].model_copy(update={"id": f"rc-{i}", "size": 20, "example": f"d-{i:012x}"}) for i in range(5000))
-    rate = result.metrics["defect_rate"]
-    part = Metric(value=0.1, lower=0.05, upper=0.2, confidence=0.95, n=30, unit="share")
-    metrics = {**result.metrics, "defect_rate": rate.model_copy(update={"slices": {"class": dict.fromkeys(classes, part)}})}
-    big = result.model_copy(update={"classes": classes, "defects": defects, "root_causes": causes, "metrics": metrics})
-    page = html.render(big, tmp_path)
-    assert len(page) < 3 << 20
-    assert "200 of 100,000 defects are shown" in page
-    assert "9,988 more are in result.json" in page
-
-
 def test_pictures_keep_their_pixels_when_tiny_and_shrink_when_large(tmp_path: Path) -> None:
     tiny = np.arange(64, dtype=np.uint8).reshape(8, 8)
     Image.fromarray(tiny).save(tmp_path / "tiny.png")
@@ -143,6 +110,21 @@ def test_pictures_keep_their_pixels_when_tiny_and_shrink_when_large(tmp_path: Pa
     assert large is not None
     assert (small.width, small.height, small.pixelated) == (8, 8, True)
     assert (large.width, large.height, large.pixelated) == (224, 112, False)
+
+
+def test_a_picture_takes_its_share_of_the_room_and_counts_once_under_all_its_names(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0)
+    for i in range(40):
+        Image.fromarray(noise.integers(0, 256, (300, 300, 3), dtype=np.uint8)).save(tmp_path / f"{i}.png")
+    (tmp_path / "again.png").write_bytes((tmp_path / "0.png").read_bytes())
+    reader = PictureReader(tmp_path, most=200_000, expected=40)
+    made = [reader.read(f"{i}.png") for i in range(40)]
+    assert reader.read("again.png") is made[0]
+    assert all(one is not None and len(one.uri) <= 8000 for one in made)
+    assert sum(len(one.uri) for one in made if one) <= 200_000
+    alone = PictureReader(tmp_path, most=200_000, expected=1).read("0.png")
+    assert alone is not None
+    assert alone.width == 224
 
 
 def test_no_picture_is_read_from_outside_the_run_folder_or_from_what_is_none(tmp_path: Path) -> None:

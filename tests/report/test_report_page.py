@@ -37,7 +37,7 @@ def test_a_page_from_disk_loads_nothing_complains_of_nothing_and_fits_its_window
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     pictures = visit.page.evaluate("Promise.all([...document.images].map(i => i.decode().then(() => i.naturalWidth, () => 0)))")
     assert all(width > 0 for width in pictures)
-    expected = {"fail with photographs": 27, "fail with 300 defects": 600, "inconclusive, advisory, partial": 9}.get(name, 0)
+    expected = {"fail with photographs": 27, "fail with 300 defects": 100, "inconclusive, advisory, partial": 9}.get(name, 0)
     assert len(pictures) >= expected
     assert visit.complaints == []
     assert [url for url in visit.requests if not url.startswith("data:")] == [page_file.as_uri()]
@@ -100,19 +100,59 @@ def test_an_injected_script_would_not_run_either(run_named: Callable[[str], Path
     assert visit.page.evaluate("'pwned' in window") is False
 
 
-def test_the_gallery_filters_by_class_and_mutation_and_shows_the_rest_on_demand(run_named: Callable[[str], Path], visit: Visit) -> None:
+def test_the_gallery_is_paged_and_filters_by_class_and_mutation_and_counts_aloud(
+    run_named: Callable[[str], Path], visit: Visit
+) -> None:
     visit.page.goto((run_named("fail with 300 defects") / "report.html").as_uri())
-    cards = visit.page.locator(".defect:visible")
+    cards, output = visit.page.locator(".defect:visible"), visit.page.locator(".filters output")
     assert cards.count() == 24
-    visit.page.get_by_role("button", name="Show all 200").click()
-    assert cards.count() == 200
-    visit.page.locator(".filters").get_by_label("True class").select_option("three")
-    assert 0 < cards.count() < 200
-    assert set(visit.page.locator(".defect:visible h3 span:first-child").all_inner_texts()) == {"three"}
-    visit.page.locator(".filters").get_by_label("Mutation").select_option("rotation")
+    assert output.get_attribute("aria-live") == "polite"
+    assert output.inner_text() == "300 of 300 defects match"
+    pages = visit.page.get_by_role("navigation", name="Pages of defects")
+    assert "Page 1 of 13" in pages.inner_text()
+    seen = set(visit.page.eval_on_selector_all(".defect", "cards => cards.map(card => card.id)"))
+    for _ in range(12):
+        pages.get_by_role("button", name="Next").click()
+        seen |= set(visit.page.eval_on_selector_all(".defect", "cards => cards.map(card => card.id)"))
+    assert len(seen) == 300
+    assert pages.get_by_role("button", name="Next").is_disabled()
+    assert cards.count() == 12
+    assert visit.page.evaluate("[...document.querySelectorAll('.defect img')].every(img => img.complete && img.naturalWidth > 0)")
+
+    visit.page.locator(".filters").get_by_label("True class").select_option(label="three")
+    assert cards.count() > 0
+    assert set(visit.page.locator(".defect:visible h3 > span:first-child").all_inner_texts()) == {"three"}
+    visit.page.locator(".filters").get_by_label("Mutation").select_option(label="rotation")
     assert all("rotation" in text for text in cards.all_inner_texts())
-    assert visit.page.locator(".filters output").inner_text() == f"{cards.count()} of 200 defects match"
-    assert "The other 100 are in the folder defects/" in visit.page.locator("#defects").inner_text()
+    assert 0 < cards.count() < 24
+    assert output.inner_text() == f"{cards.count()} of 300 defects match"
+    assert not pages.is_visible()
+
+
+def test_the_gallery_filters_by_predicted_class_type_status_and_root_cause_and_searches(
+    run_named: Callable[[str], Path], visit: Visit
+) -> None:
+    visit.page.goto((run_named("fail with 300 defects") / "report.html").as_uri())
+    filters, cards, output = visit.page.locator(".filters"), visit.page.locator(".defect:visible"), visit.page.locator(".filters output")
+    numbers = {}
+    for name, choice in (("Predicted", "seven"), ("Type", "Global drift"), ("Status", "new")):
+        filters.get_by_label(name).select_option(label=choice)
+        numbers[name] = int(output.inner_text().split()[0])
+        assert 0 < numbers[name] < 300
+        if name == "Predicted":
+            assert set(visit.page.locator(".defect:visible .wrong").all_inner_texts()) == {"seven"}
+        filters.get_by_role("button", name="Clear").click()
+        assert output.inner_text() == "300 of 300 defects match"
+    filters.get_by_label("Root cause").select_option(index=1)
+    causes = {text.split("root cause ")[1][:15] for text in cards.all_inner_texts()}
+    assert len(causes) == 1
+    filters.get_by_role("button", name="Clear").click()
+    wanted = visit.page.locator(".defect").nth(5).get_attribute("id") or ""
+    filters.get_by_label("Search").fill(wanted.upper())
+    assert output.inner_text() == "1 of 300 defects match"
+    filters.get_by_label("Search").fill("no such words")
+    assert output.inner_text() == "0 of 300 defects match"
+    assert cards.count() == 0
 
 
 def test_the_gallery_filters_defects_and_leaves_marks_alone(run_named: Callable[[str], Path], visit: Visit) -> None:
@@ -134,22 +174,28 @@ def test_the_gallery_filters_defects_and_leaves_marks_alone(run_named: Callable[
 def test_a_link_to_a_defect_finds_it_though_it_was_hidden(run_named: Callable[[str], Path], visit: Visit) -> None:
     visit.page.goto((run_named("fail with 300 defects") / "report.html").as_uri())
     visit.page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true })")
-    link = visit.page.locator("#causes details a").last
+    link = visit.page.locator("#causes table a").last
     target = (link.get_attribute("href") or "")[1:]
     card = visit.page.locator(f"[id='{target}']")
-    assert not card.is_visible()
+    assert card.count() == 0
+    visit.page.locator(".filters").get_by_label("True class").select_option(index=1)
     link.click()
     assert card.is_visible()
+    assert visit.page.evaluate("document.activeElement.id") == target
+    assert visit.page.locator(".filters output").inner_text() == "300 of 300 defects match"
 
 
-def test_without_scripts_every_defect_is_there(run_named: Callable[[str], Path], visit: Visit) -> None:
+def test_without_scripts_the_first_page_and_every_root_cause_are_there(run_named: Callable[[str], Path], visit: Visit) -> None:
     browser = visit.page.context.browser
     assert browser is not None
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto((run_named("fail with 300 defects") / "report.html").as_uri())
-    assert page.locator(".defect:visible").count() == 200
+    assert page.locator(".defect:visible").count() == 24
+    assert "Without scripts the first 24 of them are shown" in page.locator("#defects").inner_text()
+    assert page.locator(".cause:visible").count() == 12
     assert not page.locator(".filters").is_visible()
+    assert not page.locator(".pages").is_visible()
     context.close()
 
 
