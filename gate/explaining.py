@@ -72,17 +72,16 @@ def simplify(work: Work, worker: Worker, domain: InputDomain, preflight: Preflig
     assert work.triage is not None
     assert work.confirmer is not None
     assert work.seeds is not None
-    settings, seeds, run = work.settings.triage, work.seeds, work.folder.path
+    settings, run = work.settings.triage, work.folder.path
     calls = work.allowance.calls // 2
     if settings.minimize is not None and work.seconds_per_sample > 0:
         calls = int(settings.minimize / work.seconds_per_sample)
     minimiser = Minimiser(
         worker,
         domain,
-        {identity: seeds.x[row] for row, identity in enumerate(seeds.ids)},
+        work.seeds,
         run,
         preflight.output_kind,
-        seeds.probabilities.shape[1],
         panel(work.policy.policy.oracles),
         Allowance(calls, within=work.allowance),
         batch_size=work.settings.batch_size,

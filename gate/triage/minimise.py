@@ -32,10 +32,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from gate.campaign.loop import Seeds
+from gate.campaign.raising import exception_in_words
+from gate.campaign.raising_steps import no_answers
 from gate.campaign.supervisor import Refused, Worker
 from gate.domains.domain import InputDomain
-from gate.models.outputs import OutputKind, probabilities
-from gate.oracles import Needs, Observation, Oracle, observe
+from gate.models.outputs import OutputKind
+from gate.oracles import Observation, Oracle, observe
+from gate.oracles.crash import Crash
 from gate.oracles.timeout import Timeout
 from gate.result import Defect, Minimal
 from gate.triage.allowance import Allowance
@@ -65,9 +69,9 @@ class _Open:
 
     defect: Defect
     forms: Forms
+    row: int  # of the seed input
     seed: np.ndarray
     oracle: Oracle
-    before: np.ndarray | None  # [K] what the model answers to the seed input, where the oracle needs that
     trail: list[Form]  # what took the place of what, the found form first; the last is the best
     search: Search
     asked: list[Form] = field(default_factory=list)  # candidates whose answers the search waits for
@@ -105,10 +109,9 @@ class Minimiser:
     Args:
         worker: runs the model.
         domain: makes, checks, reads and writes samples.
-        seeds: [H, W, C] by seed id.
+        seeds: the seed inputs.
         run: the run folder.
         output_kind: how to read the model's output.
-        outputs: numbers that the model answers with.
         oracles: those that look at mutants.
         allowance: what the model may be asked.
         batch_size: samples that go through the model at once.
@@ -119,10 +122,9 @@ class Minimiser:
         self,
         worker: Worker,
         domain: InputDomain,
-        seeds: dict[str, np.ndarray],
+        seeds: Seeds,
         run: Path,
         output_kind: OutputKind,
-        outputs: int,
         oracles: Sequence[Oracle],
         allowance: Allowance,
         *,
@@ -137,9 +139,9 @@ class Minimiser:
         self._allowance = allowance
         self._batch_size = batch_size
         self._replays = replays
-        self._outputs = outputs
+        self._rows = {identity: row for row, identity in enumerate(seeds.ids)}
         self._oracles = {oracle.name: oracle for oracle in oracles}
-        sample = max((seed.nbytes for seed in seeds.values()), default=1)
+        sample = max(1, seeds.x[:1].nbytes)
         self._at_once = max(8, min(batch_size, _MEMORY // (BLOCKS[-1] ** 2 * sample)))
 
     def minimise(self, defects: list[Defect]) -> int:
@@ -189,26 +191,22 @@ class Minimiser:
         """Whether a recipe made it out of a seed input, and its oracle judges one answer. A model that hangs costs too much time."""
         if defect.oracle == Timeout.name:
             return False
-        return defect.label is not None and bool(defect.recipe) and defect.oracle in self._oracles and defect.seed_id in self._seeds
+        return defect.label is not None and bool(defect.recipe) and defect.oracle in self._oracles and defect.seed_id in self._rows
 
     def _may_begin(self, opened: int, expected: int) -> bool:
         left = self._allowance.left
         return opened < self._at_once and (left >= (opened + 1) * expected or (opened == 0 and left > self._replays))
 
     def _begin(self, defect: Defect, *, part: bool = False) -> _Open | None:
-        seed = self._seeds[defect.seed_id]
+        row = self._rows[defect.seed_id]
+        seed = self._seeds.x[row]
         forms = Forms(self._domain, seed)
         found = forms.found(defect, self._domain.load(self._run / defect.files["mutant_data"]))
         if found is None:
             return None
-        before = None
-        if self._oracles[defect.oracle].needs is Needs.SEED:
-            if not self._allowance.take(1):
-                return None
-            before = self._worker.call("forward", {}, {"x": seed[None]})[1]["raw"][0]
         trail = [found]
         search = _part(forms, trail, seed) if part else _search(forms, trail)
-        one = _Open(defect, forms, seed, self._oracles[defect.oracle], before, trail, search, known={found.digest: True})
+        one = _Open(defect, forms, row, seed, self._oracles[defect.oracle], trail, search, known={found.digest: True})
         one.go_on(None)
         return one
 
@@ -269,7 +267,7 @@ class Minimiser:
             return None
         seen = self._observed([one for one, _ in part], *answered)
         holds = {id(one.oracle): one.oracle.holds(seen) for one, _ in part}
-        return [bool(holds[id(one.oracle)][row]) and int(seen.predicted[row]) == _wanted(one.defect) for row, (one, _) in enumerate(part)]
+        return [self._same(one, seen, row, holds[id(one.oracle)]) for row, (one, _) in enumerate(part)]
 
     def _answers(self, part: list[tuple[_Open, Form]]) -> tuple[np.ndarray, dict[int, str]] | None:
         """Raw outputs [N, K], not numbers where the model raised, and what it raised by row."""
@@ -281,22 +279,31 @@ class Minimiser:
             raw = self._worker.call("forward", {}, {"x": np.stack([form.mutant for _, form in part])})[1]["raw"]
         except Refused as error:
             if len(part) == 1:
-                return np.full((1, self._outputs), np.nan, dtype=np.float32), {0: error.what}
-            alone = [self._answers([one]) for one in part]
-            known = [one for one in alone if one is not None]
-            if len(known) < len(alone):
+                return no_answers(1, self._seeds.probabilities.shape[1], self._output_kind), {0: exception_in_words(error)}
+            middle = len(part) // 2
+            first, second = self._answers(part[:middle]), self._answers(part[middle:])
+            if first is None or second is None:
                 return None
-            raised = {row: text for row, (_, said) in enumerate(known) for text in said.values()}
-            return np.concatenate([rows for rows, _ in known]), raised
+            return np.concatenate([first[0], second[0]]), first[1] | {middle + row: text for row, text in second[1].items()}
         return raw, {}
 
     def _observed(self, ones: list[_Open], raw: np.ndarray, raised: dict[int, str]) -> Observation:
-        labels = np.array([one.defect.label for one in ones], dtype=np.int64)
-        if not any(one.before is not None for one in ones):
-            return observe(raw, self._output_kind, labels, raised=raised)
-        nothing = np.full(raw.shape[1], np.nan, dtype=np.float32)
-        before = np.stack([nothing if one.before is None else one.before for one in ones])
-        return observe(raw, self._output_kind, labels, before=probabilities(before, self._output_kind), raw_before=before, raised=raised)
+        rows = [one.row for one in ones]
+        return observe(
+            raw,
+            self._output_kind,
+            self._seeds.labels[rows],
+            before=self._seeds.probabilities[rows],
+            raw_before=None if self._seeds.raw is None else self._seeds.raw[rows],
+            raised=raised,
+        )
+
+    def _same(self, one: _Open, seen: Observation, row: int, holds: np.ndarray) -> bool:
+        """Whether a row shows the defect: its oracle holds, and the class, or the kind of exception, is the same."""
+        wanted = -1 if one.defect.predicted is None else one.defect.predicted
+        if not holds[row] or int(seen.predicted[row]) != wanted:
+            return False
+        return one.defect.oracle != Crash.name or _kind(seen.raised[row]) == _kind(one.defect.detail or "")
 
     # The end of one defect.
 
@@ -314,23 +321,23 @@ class Minimiser:
             return True
         return False
 
-    def _sure(self, one: _Open, form: Form) -> Observation | None:
+    def _sure(self, one: _Open, form: Form) -> list[Observation] | None:
         """What the model says of the form's file, run alone; None where it does not hold, or there is no allowance left to see."""
         place = self._run / "campaign" / "minimising"
         place.mkdir(parents=True, exist_ok=True)
         path = self._domain.save(place / "mutant", form.mutant)
         loaded = replace(form, mutant=self._domain.load(path))
         path.unlink()
-        first = None
+        answers = []
         for _ in range(self._replays):
             answered = self._answers([(one, loaded)])
             if answered is None:
                 return None
             seen = self._observed([one], *answered)
-            if int(seen.predicted[0]) != _wanted(one.defect) or not one.oracle.holds(seen)[0]:
+            if not self._same(one, seen, 0, one.oracle.holds(seen)):
                 return None
-            first = first or seen
-        return first
+            answers.append(seen)
+        return answers
 
     def _minimal(self, one: _Open, form: Form, complete: bool) -> Minimal:
         found = one.trail[0]
@@ -343,7 +350,7 @@ class Minimiser:
             complete=complete,
         )
 
-    def _take_over(self, one: _Open, form: Form, seen: Observation, complete: bool, defects: list[Defect]) -> None:
+    def _take_over(self, one: _Open, form: Form, seen: list[Observation], complete: bool, defects: list[Defect]) -> None:
         """The form becomes the defect's mutant; what was found stays beside it."""
         old = one.defect
         recipe = tuple(step.to_json() for step in form.recipe)
@@ -359,7 +366,8 @@ class Minimiser:
                 "natural": form.stored is None,
                 "severity": round(float(sum(step.severity for step in form.recipe)), 6),
                 "also": self._also(old, seen),
-                "confidence_after": None if old.predicted is None else float(seen.probabilities[0, old.predicted]),
+                "confidence_after": None if old.predicted is None else float(seen[0].probabilities[0, old.predicted]),
+                "detail": seen[0].raised.get(0, old.detail),
                 "minimal": self._minimal(one, form, complete),
                 "files": {**old.files, "found": f"{base}/found.png", "found_data": f"{base}/found{suffix}"},
             }
@@ -373,9 +381,9 @@ class Minimiser:
         remade(self._run, old, new, change)
         self._put(one, defects, new)
 
-    def _also(self, old: Defect, seen: Observation) -> tuple[str, ...]:
-        """Other oracles that complain, those that were not asked here as they did before."""
-        asked = [name for name, oracle in self._oracles.items() if name != old.oracle and oracle.complains(seen)[0]]
+    def _also(self, old: Defect, seen: list[Observation]) -> tuple[str, ...]:
+        """Other oracles that hold too; what was found by others than those that look at mutants stays."""
+        asked = [name for name, oracle in self._oracles.items() if name != old.oracle and all(oracle.holds(one)[0] for one in seen)]
         return (*asked, *(name for name in old.also if name not in self._oracles))
 
     def _save(self, folder: Path, name: str, sample: np.ndarray) -> None:
@@ -408,8 +416,9 @@ class Minimiser:
         defects[place] = one.defect = new
 
 
-def _wanted(defect: Defect) -> int:
-    return -1 if defect.predicted is None else defect.predicted
+def _kind(exception: str) -> str:
+    """The type of an exception that is told as ``type: text``."""
+    return exception.partition(":")[0]
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------

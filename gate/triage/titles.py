@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gate.domains.image.operator_words import beyond, in_words
+from gate.domains.image.operator_words import beyond, in_words, measured
 from gate.oracles import ALL
 from gate.result import Defect
 from gate.triage.backends import is_backend, way_in_words
@@ -20,7 +20,6 @@ from gate.triage.backends import is_backend, way_in_words
 __all__ = ["main_operator", "range_of", "title_of"]
 
 LISTED = 3  # operators that a title names
-_HIDDEN = ("grain",)  # parameters that only make a draw repeatable
 _SAYS = {oracle.name: oracle.says for oracle in ALL}
 _SURELY = "confident_misclassification"
 
@@ -52,8 +51,8 @@ def main_operator(defects: Sequence[Defect]) -> str | None:
 
 
 def range_of(defects: Sequence[Defect]) -> dict[str, tuple[float, float]]:
-    """Lowest and highest severity of the minimised defects, and of each parameter that is one number, in its unit, where one operator
-    makes most of them; empty where none was minimised."""
+    """Lowest and highest severity of the minimised defects, and of the parameters that tell how strong a change is, in their own units and
+    with their signs, where one operator makes most of them; empty where none was minimised."""
     minimised = [defect for defect in defects if defect.minimal is not None]
     if not minimised:
         return {}
@@ -62,10 +61,10 @@ def range_of(defects: Sequence[Defect]) -> dict[str, tuple[float, float]]:
     if operator is None:
         return ranges
     steps = [_parameters(defect.recipe[0]) for defect in minimised if _is_alone(defect, operator)]
-    for name in steps[0]:
+    for name in measured(operator, steps[0]):
         values = [step.get(name) for step in steps]
         numbers = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
-        if name not in _HIDDEN and len(numbers) == len(steps):
+        if len(numbers) == len(steps):
             ranges[name] = _ends(numbers)
     return ranges
 

@@ -80,6 +80,12 @@ def test_a_direction_that_all_share_is_named_as_it_looks() -> None:
     assert np.nonzero(after[..., 0] > 100)[1].mean() < 31
 
 
+def test_the_range_leaves_out_where_and_with_which_grain_a_change_lies() -> None:
+    (cause,) = root_causes([defect(1, DOMAIN.step("shadow", 0.5, 1)), defect(2, DOMAIN.step("shadow", 0.7, 4))], CLASSES)
+    assert set(cause.range) == {"severity", "darkness"}
+    assert cause.range["darkness"] == pytest.approx((0.25, 0.35))
+
+
 def test_what_was_not_minimised_has_no_threshold() -> None:
     assert title(defect(1, turned(12.0), minimal=False)) == "4 read as 9 under geometry (rotation; severity from 0.8)"
 

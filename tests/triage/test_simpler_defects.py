@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from known_model import CLASSES, NumpyWorker, images, reads_stripes
 
 from gate.campaign.batch import Finding, families_of
+from gate.campaign.loop import Seeds
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.limits import Domain
-from gate.models.outputs import OutputKind
+from gate.models.outputs import OutputKind, probabilities
 from gate.oracles import panel
 from gate.result import Defect
 from gate.triage import defect_files
@@ -74,9 +75,10 @@ class Bench:
         return allowance
 
     def minimiser(self, allowance: Allowance, replays: int = 2) -> Minimiser:
-        seeds = {f"s-{row}": X[row] for row in range(len(X))}
+        raw = reads_stripes(X)
+        seeds = Seeds(X, Y, tuple(f"s-{row}" for row in range(len(X))), probabilities(raw, OutputKind.LOGITS), raw)
         return Minimiser(
-            self.worker, self.domain, seeds, self.folder, OutputKind.LOGITS, 4, panel(), allowance, batch_size=16, replays=replays
+            self.worker, self.domain, seeds, self.folder, OutputKind.LOGITS, panel(), allowance, batch_size=16, replays=replays
         )
 
     def settle(self) -> Any:

@@ -7,11 +7,11 @@ whose size grows with the severity; limits are told in its unit.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["OPERATOR_WORDS", "Words", "beyond", "in_words"]
+__all__ = ["OPERATOR_WORDS", "Words", "beyond", "in_words", "measured"]
 
 Parameters = Mapping[str, Any]
 Amount = Callable[[Parameters], float]
@@ -61,6 +61,37 @@ def beyond(operator: str, parameters: Sequence[Parameters]) -> str | None:
         if own and phrase is not None:
             parts.append(phrase.format(_told(words, min(own, key=abs))))
     return " or ".join(parts)
+
+
+def measured(operator: str, parameters: Parameters) -> tuple[str, ...]:
+    """The parameters that an operator's amount is read from: how strong it is, not where or with which grain."""
+    words = OPERATOR_WORDS.get(operator)
+    if words is None or words.amount is None:
+        return ()
+    asked = _Asked(parameters)
+    try:
+        words.amount(asked)
+    except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError):
+        return ()
+    return tuple(asked.names)
+
+
+class _Asked(Mapping[str, Any]):
+    """Parameters that note which of them are read."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self.names: list[str] = []
+
+    def __getitem__(self, name: str) -> Any:
+        self.names.append(name)
+        return self._parameters[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parameters)
+
+    def __len__(self) -> int:
+        return len(self._parameters)
 
 
 def _told(words: Words, amount: float) -> str:
