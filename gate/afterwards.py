@@ -115,7 +115,7 @@ def write_elsewhere(result: Result, run: Path, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
             raise OutputError("The output folder is not empty.", where=str(out), hint="Give a new folder with --out.")
-        for name in ("defects", "marks", "probes"):
+        for name in ("defects", "quarantine", "marks", "probes"):
             if (run / name).is_dir():
                 shutil.copytree(run / name, out / name)
         (out / "campaign").mkdir()

@@ -30,6 +30,7 @@ from gate.campaign.reuse import Reuse
 from gate.campaign.run_folder import AnotherCampaignError, RunFolder
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Worker
+from gate.campaign.suspects import Suspects
 from gate.campaign.validator import Validator
 from gate.campaign.wire import MAX_PAYLOAD
 from gate.config import BudgetSettings, InputSettings, Settings, kind_of
@@ -52,6 +53,7 @@ from gate.metrics.evidence import (
 from gate.metrics.long_tail_hits import MIN_DEFECTS, MIN_ERRORS
 from gate.models.outputs import OutputKind, predictions
 from gate.opening import open_campaign
+from gate.oracles import panel
 from gate.policy.load import LoadedPolicy, load_policy
 from gate.policy.positive import check_positive
 from gate.policy.watched import watched
@@ -370,7 +372,8 @@ def _fuzz(
     if earlier is not None and not _comparable(work, earlier):
         earlier = work.earlier = None
     rows = np.flatnonzero(preflight.predicted == clean.y)
-    work.seeds = Seeds(clean.x[rows], clean.y[rows], tuple(clean.ids[row] for row in rows), preflight.probabilities[rows])
+    ids = tuple(clean.ids[row] for row in rows)
+    work.seeds = Seeds(clean.x[rows], clean.y[rows], ids, preflight.probabilities[rows], preflight.raw[rows])
     domain = ImageDomain(work.policy.policy.domain, clean.x.shape[1:], clean.x.dtype, clean.value_range, validator)
     work.deadline.begin("the ranges of the neurons were measured")
     initial = _watch(work, worker, sets.get("profile"), preflight.output_kind)
@@ -385,6 +388,9 @@ def _fuzz(
         preflight.output_kind,
         deterministic=preflight.deterministic,
         mixed=work.settings.search.amp != "off",
+        oracles=panel(work.policy.policy.oracles),
+        clean=work.seeds.probabilities,
+        clean_raw=work.seeds.raw,
     )
     work.deadline.check()
     campaign = _campaign(work, worker, domain, preflight.output_kind, initial, deterministic=preflight.deterministic)
@@ -543,6 +549,8 @@ def _campaign(
         campaign_seed=settings.seed,
         mixed=settings.search.amp != "off",
         pause=work.pause,
+        oracles=panel(policy.oracles),
+        suspects=Suspects(work.folder.campaign / "suspects"),
     )
     work.fingerprint.update(batch_size=settings.batch_size, step_size=work.campaign.step_size)
     return work.campaign
@@ -786,6 +794,7 @@ def _finish(work: Work, result: Result) -> Outcome:
     write(result, work.folder.path)
     if result.campaign is not None and result.verdict is not Verdict.ERROR and not result.partial:
         work.folder.drop_other_defects({defect.id for defect in result.defects})
+        work.folder.drop_other_flaky({finding.id for finding in result.quarantine})
     published, problem = None, None
     if work.reference is not None and _wants_publishing(work):
         work.deadline.begin("the result was published")

@@ -188,7 +188,8 @@ def evidence_of(work: Work) -> Evidence:
         inputs_compared=0 if work.paths is None else work.paths.seeds + work.paths.mutants,
         inputs_disagreeing=0 if work.paths is None else work.paths.disagreeing,
         nonfinite_outputs=outcome.nonfinite + work.probes_broken,
-        flaky_findings=work.confirmer.flaky,
+        flaky_findings=work.confirmer.flaky + outcome.vanished,
+        crashes=outcome.crashes,
         preflight_faults=work.preflight_faults,
         executions=outcome.executions,
     )
@@ -262,6 +263,7 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
         defects=defects,
         root_causes=history.causes,
         earlier_causes=history.earlier,
+        quarantine=() if work.confirmer is None else tuple(work.confirmer.quarantine),
         triage=work.triage,
         feature_map=work.feature_map,
         margins=_margins(work),
@@ -315,6 +317,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
         unconfirmed=outcome.unconfirmed,
         reused=None if work.reuse is None else CorpusReuse(source=str(work.settings.corpus), **work.reuse.summary()),
         precision_only=0 if work.confirmer is None else work.confirmer.precision_only,
+        too_close=0 if work.confirmer is None else work.confirmer.too_close,
         valid_fraction=sum(count.valid for count in fuzzed) / executed if executed else None,
         arms={
             arm: ArmSummary(

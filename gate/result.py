@@ -239,6 +239,7 @@ class CampaignSummary(_Frozen):
     unconfirmed: int = 0  # findings that there was no time left to confirm
     reused: CorpusReuse | None = None
     precision_only: int = 0  # findings of a search in mixed precision that full precision does not show; no defects
+    too_close: int = 0  # findings that came back so near to a threshold that another machine might see none; no defects
     resumed: bool = False
     judge_half: Literal["all", "a", "b"] = "all"  # the half of the seed inputs that the judging arm's rates come from
     valid_fraction: float | None = None
@@ -495,7 +496,7 @@ class FlakyFinding(_Frozen):
     label: int | None
     oracle: str
     families: tuple[str, ...]
-    seen: dict[str, int]  # answers (class numbers, or the fault) over the replays
+    seen: dict[str, int]  # answers (class numbers, or crash, timeout or non_finite) over the replays
     files: dict[str, str] = Field(default_factory=dict)
 
 

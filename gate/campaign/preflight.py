@@ -44,6 +44,7 @@ class Preflight:
     checks: tuple[PreflightCheck, ...]
     probabilities: np.ndarray  # [N, C] float64, of all clean samples
     predicted: np.ndarray  # int64 [N]
+    raw: np.ndarray  # float32 [N, K]: what the model answered
     deterministic: bool
 
     @property
@@ -125,7 +126,7 @@ def run_preflight(
     predicted = predictions(raw, kind)
     checks.append(_finite(predicted))
     accuracy = _accuracy(worker, x, labels, predicted, kind, settings, batch_size)
-    found = Preflight(kind, classes, (*checks, accuracy), answers, predicted, steady.status == "ok")
+    found = Preflight(kind, classes, (*checks, accuracy), answers, predicted, raw, steady.status == "ok")
     if int((predicted == labels).sum()) < LEAST_SEEDS:
         raise TooFewSeedsError(found)
     return found

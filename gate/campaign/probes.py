@@ -100,7 +100,8 @@ def run_probes(
 
     Raises:
         WorkerError: the worker died, kept silent or lied; where it was on one probe alone, the message names it.
-        Refused: the model raised an exception on too many probes in a row; the message names the last.
+        Refused: the model raised an exception on too many probes in a row.
+        ModelError: it is otherwise at fault; likewise.
     """
     done = Probed()
     asked = switches or Switches()
@@ -162,9 +163,11 @@ def run_probes(
 
 
 def _alone(worker: Worker, probe: Probe) -> np.ndarray:
-    """Raw outputs float32 [1, K] of one probe; errors name it."""
+    """Raw outputs float32 [1, K] of one probe; errors name it, but for an exception of the model's."""
     try:
         _, arrays = worker.call("forward", {}, {"x": probe.x[None]})
+    except Refused:
+        raise
     except (WorkerError, ModelError) as error:
         error.what = f"{error.what.rstrip('.')}. The input in flight was the probe {probe.name!r}, alone."
         raise

@@ -17,6 +17,7 @@ __all__ = ["AnotherCampaignError", "RunFolder"]
 
 _IDENTITY = "campaign/identity.json"
 _DEFECT = re.compile(r"d-[0-9a-f]{12}")
+_FLAKY = re.compile(r"f-[0-9a-f]{12}")
 # What an earlier run says, and what it measured: neither must ever be taken for this run's. In the order in which they are set aside.
 _RECORD = ("result.json", "junit.xml", "report.html", "summary.md", "metrics.txt", "events.jsonl", "campaign/evidence.json")
 _ASIDE = "campaign/.earlier"  # hidden, so that it is not published
@@ -105,9 +106,11 @@ class RunFolder:
 
     def drop_other_defects(self, kept: Collection[str]) -> None:
         """Removes the defects of an earlier run in this folder, whose record has been replaced, and keeps those with these ids."""
-        for folder in (self.path / "defects").iterdir():
-            if _DEFECT.fullmatch(folder.name) and folder.name not in kept and not folder.is_symlink():
-                shutil.rmtree(folder)
+        _drop_others(self.path / "defects", _DEFECT, kept)
+
+    def drop_other_flaky(self, kept: Collection[str]) -> None:
+        """The same for the findings in ``quarantine/``."""
+        _drop_others(self.path / "quarantine", _FLAKY, kept)
 
     def _refuse_foreign(self, settings: Mapping[str, Any]) -> None:
         if not (self.path / _IDENTITY).is_file():
@@ -136,3 +139,12 @@ class RunFolder:
         half = self.path / f"{_IDENTITY}.tmp"
         half.write_text(json.dumps(said, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         half.replace(self.path / _IDENTITY)
+
+
+def _drop_others(place: Path, ours: re.Pattern[str], kept: Collection[str]) -> None:
+    """Removes the folders in ``place`` that have a name of ours and are not among those to keep."""
+    if not place.is_dir():
+        return
+    for folder in place.iterdir():
+        if ours.fullmatch(folder.name) and folder.name not in kept and not folder.is_symlink():
+            shutil.rmtree(folder)

@@ -225,10 +225,10 @@ _SPECS = (
         name="crashes",
         unit=COUNT,
         kind="quality",
-        meaning="How many inputs made the model's process crash.",
+        meaning="How many inputs (valid mutants and probes) made the model raise an exception instead of answering.",
         higher_is_worse=True,
         next_step="Replay the inputs and repair the model's code.",
-        to_measure=_NOT_YET,
+        to_measure="See why the run ended before it was done.",
     ),
     MetricSpec(
         name="hangs",
@@ -237,7 +237,7 @@ _SPECS = (
         meaning="How many inputs made the model run on without an answer.",
         higher_is_worse=True,
         next_step="Replay the inputs and repair the model's code.",
-        to_measure=_NOT_YET,
+        to_measure="See why the run ended before it was done.",
     ),
     MetricSpec(
         name="nonfinite_outputs",

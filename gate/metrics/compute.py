@@ -7,7 +7,16 @@ from collections.abc import Callable
 from gate.metrics.accuracy import clean_accuracy, long_tail_accuracy
 from gate.metrics.catalogue import CATALOGUE
 from gate.metrics.costly_errors import confident_error_rate, missed_positive_rate
-from gate.metrics.counts import backend_disagreements, executions, flaky_findings, nonfinite_outputs, preflight_faults, root_causes
+from gate.metrics.counts import (
+    backend_disagreements,
+    crashes,
+    executions,
+    flaky_findings,
+    hangs,
+    nonfinite_outputs,
+    preflight_faults,
+    root_causes,
+)
 from gate.metrics.coverage_gain import coverage_gain, coverage_gain_per_iteration
 from gate.metrics.evidence import Evidence
 from gate.metrics.judging import defect_rate, mutant_failure_rate, robust_margin_p05
@@ -35,6 +44,8 @@ _MEASURES: dict[str, Callable[[Evidence, float], Metric]] = {
     "long_tail_accuracy": long_tail_accuracy,
     "robust_margin_p05": robust_margin_p05,
     "root_causes": root_causes,
+    "crashes": crashes,
+    "hangs": hangs,
     "nonfinite_outputs": nonfinite_outputs,
     "flaky_findings": flaky_findings,
     "preflight_faults": preflight_faults,
@@ -46,8 +57,6 @@ _MEASURES: dict[str, Callable[[Evidence, float], Metric]] = {
 _NOT_MEASURED = {
     "canary_recall": "this version of the gate plants no canaries, so it is not measured",
     "negative_flip_rate": "this version of the gate runs no baseline beside the candidate, so it is not measured",
-    "crashes": "this version of the gate does not tell crashing inputs apart (a dead model process ends the run), so it is not measured",
-    "hangs": "this version of the gate does not tell hanging inputs apart (a silent model process ends the run), so it is not measured",
 }
 
 

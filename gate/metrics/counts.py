@@ -6,7 +6,16 @@ from gate.metrics.evidence import Evidence
 from gate.metrics.measured import measured, missing
 from gate.result import Metric
 
-__all__ = ["backend_disagreements", "executions", "flaky_findings", "nonfinite_outputs", "preflight_faults", "root_causes"]
+__all__ = [
+    "backend_disagreements",
+    "crashes",
+    "executions",
+    "flaky_findings",
+    "hangs",
+    "nonfinite_outputs",
+    "preflight_faults",
+    "root_causes",
+]
 
 
 def root_causes(evidence: Evidence, confidence: float) -> Metric:
@@ -23,6 +32,20 @@ def nonfinite_outputs(evidence: Evidence, confidence: float) -> Metric:
         return missing("nonfinite_outputs", "no mutant was run", n=0, evidence=evidence)
     samples = evidence.executions + (0 if evidence.clean is None else len(evidence.clean.labels)) + len(tail)
     return measured("nonfinite_outputs", float(count), n=samples)
+
+
+def crashes(evidence: Evidence, confidence: float) -> Metric:
+    """Valid mutants and probes on which the model raised an exception. A process that dies ends the run, and then a zero says nothing."""
+    if evidence.stopped_early is not None and not evidence.crashes:
+        return missing("crashes", "none was seen until then", evidence=evidence)
+    return _count("crashes", evidence.crashes, evidence)
+
+
+def hangs(evidence: Evidence, confidence: float) -> Metric:
+    """Inputs without an answer in time. The first ends the run, so one that came to its end has none, and of another nobody can tell."""
+    if evidence.stopped_early is not None:
+        return missing("hangs", "the inputs that were in flight can't be told apart", evidence=evidence)
+    return _count("hangs", 0, evidence)
 
 
 def backend_disagreements(evidence: Evidence, confidence: float) -> Metric:

@@ -134,5 +134,6 @@ class Evidence(_Frozen):
     nonfinite_outputs: int = 0  # of valid mutants and probes
     flaky_findings: int = 0
     preflight_faults: int | None = None
+    crashes: int = 0  # valid mutants and probes on which the model raised an exception
     executions: int = 0
     stopped_early: str | None = None  # why there is too little, e.g. the budget ended while the model loaded

@@ -36,7 +36,8 @@ def publish(result: Result, run_folder: Path, reference: ModelReference, *, expe
 
     An older verdict is taken off the version first. Everything is uploaded before the version is tagged, and the verdict is the last tag to
     be written, so that a tag never speaks of a record that is not whole. Where anything fails, the MLflow run is left marked FAILED with
-    the verdict error, and the version without a verdict. Of the folder's defects only the result's own travel.
+    the verdict error, and the version without a verdict. Of the folder's defects and flaky findings only the result's own
+    travel.
 
     A version from the registry and a logged model (``models:/m-…``) are tagged; for a model named by its run or its folder only the MLflow
     run itself carries the tags.
@@ -63,7 +64,8 @@ def publish(result: Result, run_folder: Path, reference: ModelReference, *, expe
         with session(server) as client:
             _log_values(client, run_id, result, reference)
         with session(server, patience=FILES) as client:
-            _upload(client, run_id, run_folder, [defect.id for defect in result.defects])
+            flaky = {finding.id for finding in result.quarantine}
+            _upload(client, run_id, run_folder, [defect.id for defect in result.defects], flaky)
         with session(server) as client:
             for key, value in {**tags, "gate.candidate": result.candidate.resolved_uri}.items():
                 client.set_tag(run_id, key, value[:MAX_TAG])
@@ -187,7 +189,7 @@ def _metric_name(name: str, taken: set[str]) -> str:
     return unique
 
 
-def _upload(client: Any, run_id: str, folder: Path, defects: Collection[str]) -> None:
+def _upload(client: Any, run_id: str, folder: Path, defects: Collection[str], flaky: Collection[str]) -> None:
     """Every ordinary file of the run's folder, under its own path; links and what a run needs only while it works stay behind.
 
     The defects travel as one archive: there may be thousands of small files, and the report shows their pictures anyway.
@@ -202,6 +204,8 @@ def _upload(client: Any, run_id: str, folder: Path, defects: Collection[str]) ->
         for path in sorted(here.iterdir()):
             if path.is_symlink() or _UNWANTED.search(path.name) or path == folder / DEFECTS:
                 continue
+            if here == folder / "quarantine" and path.name not in flaky:
+                continue  # of an earlier run in this folder
             if path.is_dir():
                 pending.append(path)
             elif path.is_file():

@@ -268,8 +268,8 @@ def test_probes_keep_to_their_share_of_whatever_limits_the_run(
 
     work: Any = SimpleNamespace(
         seeds=SimpleNamespace(x=X),
-        campaign=SimpleNamespace(outcome=SimpleNamespace(counts={}, unconfirmed=0)),
-        policy=SimpleNamespace(policy=SimpleNamespace(arms=SimpleNamespace(probes=0.1))),
+        campaign=SimpleNamespace(outcome=SimpleNamespace(counts={}, unconfirmed=0, crashes=0)),
+        policy=SimpleNamespace(policy=SimpleNamespace(arms=SimpleNamespace(probes=0.1), oracles=Switches())),
         settings=SimpleNamespace(seed=0, batch_size=32),
         budget=Clock(BudgetSettings.model_validate(budget)),
         deadline=SimpleNamespace(begin=lambda _: None),

@@ -39,7 +39,7 @@ NAMES = [
     "preflight_faults",
     "executions",
 ]
-NOT_MEASURED = {"canary_recall", "negative_flip_rate", "crashes", "hangs"}
+NOT_MEASURED = {"canary_recall", "negative_flip_rate"}
 
 
 def evidence(**more: Any) -> Evidence:
@@ -380,3 +380,18 @@ def test_outputs_that_are_not_finite_count_wherever_they_come_up() -> None:
     # What was seen before anything was fuzzed is seen; nothing seen before anything was fuzzed is no zero.
     assert compute(evidence(clean=clean))["nonfinite_outputs"].value == 2
     assert compute(evidence(clean=clean.model_copy(update={"nonfinite": 0})))["nonfinite_outputs"].value is None
+
+
+def test_crashes_are_counted_and_no_zero_is_told_of_a_run_that_ended_early() -> None:
+    assert [compute(evidence(executions=5, crashes=number))["crashes"].value for number in (0, 2)] == [0.0, 2.0]
+    stopped = compute(evidence(executions=5, crashes=2, stopped_early="The worker died."))
+    assert stopped["crashes"].value == 2.0
+    stopped = compute(evidence(executions=5, stopped_early="The worker died."))
+    assert stopped["crashes"].value is None
+    assert "The worker died" in str(stopped["crashes"].reason)
+
+
+def test_a_run_that_came_to_its_end_has_no_hang_and_of_another_nobody_can_tell() -> None:
+    assert compute(evidence(executions=5))["hangs"].value == 0.0
+    assert compute(evidence())["hangs"].value is None
+    assert compute(evidence(executions=5, stopped_early="The worker gave no answer."))["hangs"].value is None
