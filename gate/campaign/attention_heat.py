@@ -16,6 +16,7 @@ from torch import Tensor, nn
 __all__ = ["attention_over_tokens", "rollout", "token_grid"]
 
 _PREFIXES = 6  # tokens before those of the picture, at most: class, distillation, registers
+_USUAL = 2  # none, or one
 _ASKED, _AVERAGED = 4, 6  # positions of need_weights and average_attn_weights in MultiheadAttention.forward
 
 
@@ -62,7 +63,8 @@ def rollout(attention: Sequence[nn.MultiheadAttention], run: Callable[[Tensor], 
 def token_grid(tokens: int, size: tuple[int, int]) -> tuple[int, int, int] | None:
     """(tokens before those of the picture, rows, columns) of a sequence of tokens; None where none fits.
 
-    A grid of square patches that fills the picture, or comes as near to its shape as whole numbers allow; else one token a row.
+    With one token before the others at most: a grid of square patches, or as many rows and columns as a square picture of tokens has, or
+    one token a row. With more, as transformers with registers have: a grid of patches that fills the picture exactly.
 
     Args:
         tokens: in the sequence.
@@ -71,13 +73,18 @@ def token_grid(tokens: int, size: tuple[int, int]) -> tuple[int, int, int] | Non
     height, width = size
     for prefix in range(min(_PREFIXES, tokens)):
         places = tokens - prefix
-        for patch in range(1, min(height, width) + 1):
-            if (height // patch) * (width // patch) == places and height // patch > 1:
+        for patch in range(1, min(height, width) // 2 + 1):
+            whole = prefix < _USUAL or (height % patch == 0 and width % patch == 0)
+            if whole and (height // patch) * (width // patch) == places:
                 return prefix, height // patch, width // patch
-        side = math.isqrt(places)
-        if height == width and side * side == places and side > 1:
-            return prefix, side, side
-    return next(((prefix, height, 1) for prefix in range(2) if tokens - prefix == height), None)
+        if prefix == _USUAL - 1:
+            for before in range(_USUAL):
+                side = math.isqrt(tokens - before)
+                if height == width and 1 < side <= height and side * side == tokens - before:
+                    return before, side, side
+                if tokens - before == height:
+                    return before, height, 1
+    return None
 
 
 def _hooks(module: nn.MultiheadAttention, seen: list[Tensor]) -> list[Any]:
