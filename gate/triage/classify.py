@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gate.result import Defect
+from gate.result import Defect, Heat
 
 __all__ = [
     "EVERYWHERE",
@@ -58,6 +58,7 @@ class Kinship:
 
     own: float  # to the middle of its true class's clean seed inputs
     other: float  # to that of the predicted class
+    third: float  # to the nearest of all other classes
     neighbours: bool  # whether each of the two classes is among the nearest of the other
 
 
@@ -89,10 +90,14 @@ def classify(defect: Defect, facts: Facts) -> tuple[str | None, str]:
     heat = defect.attribution.heat if defect.attribution is not None else None
     focus = None if heat is None else heat.focus_after
     families = frozenset(defect.families)
-    if facts.area is not None and facts.area < LOCAL and (focus is None or focus <= FOCUSED):
-        where = "where the answer comes from was not looked at" if focus is None else f"half of the heat lies in {focus:.1%} of it"
+    if facts.area is not None and facts.area < LOCAL and _hit(heat):
+        where = "where the answer comes from was not looked at"
+        if heat is not None:
+            where = f"half of the heat lies in {heat.focus_after:.1%} of it, {heat.overlap:.0%} on the change"
         return "local-sensitive", f"Only {facts.area:.1%} of the picture changed, and {where}."
-    if facts.tone is not None and (families <= TONE_FAMILIES or facts.tone >= TONE) and not families & _NO_DRIFT:
+    if families and families <= TONE_FAMILIES:
+        return "global-drift", "Only light, contrast and colour changed."
+    if facts.tone is not None and facts.tone >= TONE and not families & _NO_DRIFT:
         return "global-drift", f"One change of tone or contrast explains {facts.tone:.0%} of what changed."
     spread = facts.area is not None and facts.area >= EVERYWHERE and not families & _NO_DRIFT
     if spread and focus is not None and focus > FOCUSED:
@@ -102,15 +107,18 @@ def classify(defect: Defect, facts: Facts) -> tuple[str | None, str]:
         )
     kin = facts.kinship
     drifted = heat is not None and heat.where == "elsewhere"
-    if kin is not None and kin.other > kin.own and kin.neighbours and not drifted:
+    if kin is not None and kin.neighbours and not drifted and _confused(kin):
         return "concept-confusion", (
-            "The two classes are neighbours in feature space, and the mutant lies nearer to the predicted one "
-            f"(cosine {kin.other:.2f}) than to its own ({kin.own:.2f})."
+            f"The two classes are neighbours in feature space, and the mutant lies with them (cosine {kin.own:.2f} to its own, "
+            f"{kin.other:.2f} to the predicted one) and not with a third ({kin.third:.2f})."
         )
     missing = _missing(defect, facts, heat_known=heat is not None)
     if missing:
         return None, f"Not told, for {' and '.join(missing)} not looked at."
-    return "unclear", "Its change is neither local nor one of tone, and its features do not lie between two classes that are neighbours."
+    return (
+        "unclear",
+        "Its change is neither local nor a drift of the whole, and its features do not lie with two classes that are neighbours.",
+    )
 
 
 def most_common_type(types: Iterable[str | None]) -> str | None:
@@ -165,6 +173,16 @@ _FAULTS = {
     "backend": "how the model is run changes the answer",
     "flaky": "the same input is not answered the same every time",
 }
+
+
+def _hit(heat: Heat | None) -> bool:
+    """Whether the heat, where it is known, is focused or lies on the change."""
+    return heat is None or heat.focus_after <= FOCUSED or heat.where == "on_the_change"
+
+
+def _confused(kin: Kinship) -> bool:
+    """Whether the mutant lies between the two classes, as a minimised one does, or in the predicted one, as others may."""
+    return min(kin.own, kin.other) > kin.third or (kin.other > kin.own and kin.other > kin.third)
 
 
 def _missing(defect: Defect, facts: Facts, *, heat_known: bool) -> list[str]:

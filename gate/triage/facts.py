@@ -24,7 +24,7 @@ FAINT = 0.1  # of the value range: a blend changes no value by more
 ALIKE = 0.8  # of an operator's local defects, the share that must fall to one class to be a shortcut
 FROM_SEEDS = 10  # seed inputs that must fall to it
 FROM_CLASSES = 3  # of so many true classes, where there are that many others
-NEAREST = 0.2  # of the other classes, those nearest to a class are its neighbours: at least one, at most five
+NEAREST = 0.3  # of the other classes, those nearest to a class are its neighbours: at least one, at most five
 
 
 @dataclass(frozen=True)
@@ -152,20 +152,23 @@ def _kinship(defects: Sequence[Defect], sample: FeatureSample) -> dict[str, Kins
     for defect in defects:
         if defect.id not in row_of or defect.label not in place or defect.predicted not in place or defect.label == defect.predicted:
             continue
-        row, own, other = row_of[defect.id], place[defect.label], place[defect.predicted]
+        own, other, like = place[defect.label], place[defect.predicted], likeness[row_of[defect.id]]
         found[defect.id] = Kinship(
-            own=float(likeness[row, own]), other=float(likeness[row, other]), neighbours=bool(near[own, other] and near[other, own])
+            own=float(like[own]),
+            other=float(like[other]),
+            third=float(np.delete(like, [own, other]).max(initial=-1.0)),
+            neighbours=bool(near[own, other] and near[other, own]),
         )
     return found
 
 
 def _neighbours(middles: np.ndarray) -> np.ndarray:
-    """bool [C, C]: whether the second class is among the nearest of the first."""
+    """bool [C, C]: whether the second class is among the nearest of the first. Of two classes each would be, which would say nothing."""
     number = len(middles)
     few = min(5, max(1, round(NEAREST * (number - 1))))
     likeness = middles @ middles.T
     np.fill_diagonal(likeness, -np.inf)
     near = np.zeros((number, number), dtype=bool)
     nearest = np.argsort(-likeness, axis=1, kind="stable")[:, :few]
-    near[np.arange(number)[:, None], nearest] = number > 1
+    near[np.arange(number)[:, None], nearest] = number > 2
     return near

@@ -126,6 +126,7 @@ def test_features_say_whose_middle_is_nearer_and_whether_the_classes_are_neighbo
     nearer, own, far, unknown = (facts[one.id].kinship for one in found)
     assert nearer.other == pytest.approx(np.cos(np.radians(8)))
     assert nearer.own == pytest.approx(np.cos(np.radians(12)))
+    assert nearer.third == pytest.approx(np.cos(np.radians(108)))
     assert nearer.neighbours
     assert own.own > own.other
     assert not far.neighbours
@@ -142,3 +143,9 @@ def test_files_are_no_longer_read_once_the_time_is_up(tmp_path: Path) -> None:
 def test_a_probe_and_a_crash_without_files_have_no_facts(tmp_path: Path) -> None:
     facts = looked_at(tmp_path, [defect(1, label=None, predicted=None, oracle="non_finite"), defect(2, predicted=None, oracle="crash")])
     assert all(one.area is None and one.kinship is None and one.shortcut is None for one in facts.values())
+
+
+def test_of_two_classes_each_is_the_others_nearest_and_that_says_nothing(tmp_path: Path) -> None:
+    middles = np.eye(2)
+    sample = FeatureSample(("d-000000000001",), np.full((1, 2), 0.7), np.repeat([0, 1], 3), np.repeat(middles, 3, axis=0), None)
+    assert not looked_at(tmp_path, [defect(1)], sample)["d-000000000001"].kinship.neighbours

@@ -16,11 +16,14 @@ from gate.triage import facts as sources
 from gate.triage.classify import TYPES, Facts, Kinship, classified, classify, most_common_type, type_of_oracle, types_of_causes
 
 DOCS = Path(__file__).parents[2] / "docs" / "triage.md"
-BETWEEN = Kinship(own=0.80, other=0.85, neighbours=True)
-STILL_OWN = Kinship(own=0.9, other=0.4, neighbours=True)
+BETWEEN = Kinship(own=0.85, other=0.80, third=0.7, neighbours=True)
+INSIDE = Kinship(own=0.2, other=0.9, third=0.7, neighbours=True)
+STILL_OWN = Kinship(own=0.9, other=0.4, third=0.7, neighbours=True)
+WITH_A_THIRD = Kinship(own=0.6, other=0.65, third=0.7, neighbours=True)
+STRANGERS = Kinship(own=0.85, other=0.80, third=0.7, neighbours=False)
 
 
-def heat(focus: float, where: str = "on_the_change") -> Attribution:
+def heat(focus: float, where: str = "unclear") -> Attribution:
     fields = {"method": "occlusion", "layer": None, "overlap": 0.5, "focus_before": 0.1, "focus_after": focus, "moved": 0.1, "where": where}
     return Attribution(heat=Heat.model_validate(fields))
 
@@ -77,6 +80,7 @@ def test_a_local_change_counts_with_focused_heat_or_none_and_not_with_diffuse() 
     assert kind(Facts(area=0.049, tone=0.0)) == "local-sensitive"
     assert kind(Facts(area=0.05, tone=0.0), attribution=heat(0.1)) != "local-sensitive"
     assert kind(Facts(area=0.01, tone=0.0), attribution=heat(0.26)) != "local-sensitive"
+    assert kind(Facts(area=0.01, tone=0.0), attribution=heat(0.26, "on_the_change")) == "local-sensitive"
 
 
 def test_a_shortcut_comes_before_what_a_local_change_would_be() -> None:
@@ -105,8 +109,9 @@ def test_what_moves_the_content_or_follows_the_gradient_is_no_drift(family: str)
 def test_concepts_are_confused_between_neighbours_where_the_heat_stays() -> None:
     turned = {"families": ("geometry",), "attribution": heat(0.1)}
     assert kind(Facts(area=0.6, tone=0.1, kinship=BETWEEN), **turned) == "concept-confusion"
-    assert kind(Facts(area=0.6, tone=0.1, kinship=STILL_OWN), **turned) == "unclear"
-    assert kind(Facts(area=0.6, tone=0.1, kinship=Kinship(0.8, 0.85, False)), **turned) == "unclear"
+    assert kind(Facts(area=0.6, tone=0.1, kinship=INSIDE), **turned) == "concept-confusion"
+    for kinship in (STILL_OWN, WITH_A_THIRD, STRANGERS):
+        assert kind(Facts(area=0.6, tone=0.1, kinship=kinship), **turned) == "unclear"
     elsewhere = {**turned, "attribution": heat(0.1, "elsewhere")}
     assert kind(Facts(area=0.6, tone=0.1, kinship=BETWEEN), **elsewhere) == "unclear"
 
