@@ -63,7 +63,7 @@ def begin(work: Work) -> None:
 def simplify(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight) -> None:
     """Makes the defects simpler, so that everything that comes after looks at the simplest ones.
 
-    Takes half of the allowance, or as many model calls as ``triage.minimize`` seconds are expected to allow.
+    Takes half of the allowance and of its time, or as many model calls as ``triage.minimize`` seconds are expected to allow.
 
     Raises:
         BudgetSpent, Interrupted: what was done until then is in ``work``.
@@ -76,6 +76,12 @@ def simplify(work: Work, worker: Worker, domain: InputDomain, preflight: Preflig
     calls = work.allowance.calls // 2
     if settings.minimize is not None and work.seconds_per_sample > 0:
         calls = int(settings.minimize / work.seconds_per_sample)
+    wall, started = work.budget.settings.wall, work.budget.seconds
+
+    def late() -> bool:
+        allowed = settings.share * (wall or 0.0) / 2 if settings.minimize is None else settings.minimize
+        return wall is not None and work.budget.seconds - started > allowed
+
     minimiser = Minimiser(
         worker,
         domain,
@@ -83,7 +89,7 @@ def simplify(work: Work, worker: Worker, domain: InputDomain, preflight: Preflig
         run,
         preflight.output_kind,
         panel(work.policy.policy.oracles),
-        Allowance(calls, within=work.allowance),
+        Allowance(calls, late, within=work.allowance),
         batch_size=work.settings.batch_size,
         replays=REPLAYS if preflight.deterministic else REPLAYS_UNSTEADY,
     )
