@@ -17,7 +17,7 @@ from gate.triage.allowance import Allowance
 from gate.triage.attribute import Attributing, Inside
 from gate.triage.classify import classified, types_of_causes
 from gate.triage.confirm import REPLAYS, REPLAYS_UNSTEADY
-from gate.triage.defect_files import clear_unfinished
+from gate.triage.defect_files import clear_unfinished, write_description
 from gate.triage.facts import facts_of
 from gate.triage.feature_map import feature_map
 from gate.triage.feature_space import by_turns, gather
@@ -183,6 +183,8 @@ def _tell_types(work: Work, domain: InputDomain) -> None:
         late=late,
     )
     defects[:] = classified(defects, facts)
+    for defect in defects:
+        write_description(work.folder.path, defect)
     for cause, (kind, reason) in types_of_causes(defects).items():
         work.about_causes.setdefault(cause, {}).update(type=kind, type_reason=reason)
     for cause, groups in subgroups_of(defects, sample).items():
