@@ -39,6 +39,7 @@ class Look:
 
     attribution: Attribution
     maps: np.ndarray | None  # float32 [2, h, w]: heat of the seed input and of the mutant
+    heat_calls: int  # forward-equivalents of ``attribution.model_calls`` that the heat took
 
 
 class Inside:
@@ -88,12 +89,14 @@ class Inside:
             try:
                 found, maps = self._heat(found, pair, [label, predicted], grid)
             except ModelError as error:
-                found = found.model_copy(update={"heat_reason": _said(error)})
+                found = found.model_copy(update={"heat_reason": _said(error), "model_calls": heat_work(grid)})
+        heat_calls = found.model_calls
         try:
             found = self._neurons(found, pair, label, neurons)
         except ModelError as error:
-            found = found.model_copy(update={"neurons_reason": _said(error)})
-        return Look(found, maps)
+            # How far it came is not known: it counts as all that it could have taken.
+            found = found.model_copy(update={"neurons_reason": _said(error), "model_calls": heat_calls + patch_work(neurons)})
+        return Look(found, maps, heat_calls)
 
     def _heat(self, found: Attribution, pair: np.ndarray, classes: list[int], grid: int) -> tuple[Attribution, np.ndarray | None]:
         asked = {"classes": classes, "grid": grid, "batch": self._batch, "gradients": self._gradients}
@@ -135,7 +138,7 @@ class Attributing:
         self._folder = folder
         self._allowance = allowance
         self._per_root_cause = per_root_cause
-        self._heat_work = heat_work(GRIDS[0])  # what the last heat maps took; before the first, the most that they may
+        self._heat_calls = heat_work(GRIDS[0])  # what the last heat maps took; before the first, the most that they may
         self.reason: str | None = "the budget ended"  # why not all were attributed; None: all were
 
     def run(self, defects: list[Defect]) -> None:
@@ -152,9 +155,12 @@ class Attributing:
                 self._note(defects, places[defect.id], Attribution(neurons_reason=reason, heat_reason=reason), None)
                 continue
             fair = int(_SHARE * self._allowance.left) // (len(chosen) - done)
-            neurons = min(max(fair - self._heat_work - patch_work(0), NEURONS[0]), NEURONS[1])
+            neurons = min(max(fair - self._heat_calls - patch_work(0), NEURONS[0]), NEURONS[1])
             grid = min(max(math.isqrt(fair // 4), GRIDS[0]), GRIDS[1])
-            if self._allowance.left < self._heat_work + patch_work(neurons):
+            # The plan may hope for what heat took the last time; the allowance must stand the most that it can take.
+            if self._allowance.left < heat_work(grid) + patch_work(neurons):
+                neurons, grid = NEURONS[0], GRIDS[0]
+            if self._allowance.left < heat_work(grid) + patch_work(neurons):
                 self.reason = "the time for explaining was up" if self._allowance.late else "triage's share of the budget was spent"
                 return
             look = self._look(defect, neurons, grid)
@@ -166,10 +172,8 @@ class Attributing:
         assert defect.label is not None
         original, mutant = (self._domain.load(self._folder / defect.files[name]) for name in ("original_data", "mutant_data"))
         look = self._inside.look(original, mutant, label=defect.label, predicted=defect.predicted, neurons=neurons, grid=grid)
-        if look.attribution.heat is not None:
-            method = look.attribution.heat.method
-            # Occlusion takes as much again as its grid says; the others always take the same.
-            self._heat_work = heat_work(GRIDS[0]) if method == "occlusion" else _OTHERS
+        if look.heat_calls:
+            self._heat_calls = look.heat_calls
         return look
 
     def _note(self, defects: list[Defect], row: int, attribution: Attribution, maps: np.ndarray | None) -> None:
@@ -185,9 +189,6 @@ class Attributing:
         names = tuple(f"{one.layer}[{one.neuron}]" for one in attribution.neurons)
         defects[row] = defect.model_copy(update={"attribution": attribution, "neurons": names, "files": files})
         write_description(self._folder, defects[row])
-
-
-_OTHERS = heat_work(0)
 
 
 def not_to_be_run(defect: Defect) -> str | None:
