@@ -167,7 +167,7 @@ class _Card:
     def _facts(self, defect: Defect) -> list[tuple[str, str]]:
         pairs = [("How", f"{recipe_in_words(defect)}.")]
         if defect.detail:
-            pairs.append(("What was seen", visible(defect.detail)))
+            pairs.append(("What was seen", visible(way_in_words(defect.oracle, defect.detail) or defect.detail)))
         if defect.minimal:
             pairs.append(("What is enough", enough(defect, defect.minimal)))
         if self._result.baseline is not None and defect.baseline is not None and defect.label is not None:

@@ -156,6 +156,7 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "coverage": coverage_page(result),
         "marks": marks_page(result, folder),
         "probes": probes_page(result, folder),
+        "ways": ways_page(result),
         "operators": operators,
         "choices": choices_page(result.campaign),
         "causes": causes_page(result, folder, anchors) if result.root_causes or result.earlier_causes else None,
@@ -196,6 +197,7 @@ def _sections(page: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("defects", "Defects", True),
         ("marks", "Marks", page["marks"]),
         ("probes", "Probes", page["probes"]),
+        ("ways", "Other ways", page["ways"]),
         ("quarantine", "Flaky", page["quarantine"]),
         ("coverage", "Coverage", page["coverage"]["rows"]),
         ("operators", "Mutations", page["operators"]),
@@ -470,7 +472,7 @@ def _arms(campaign: CampaignSummary | None) -> list[dict[str, str]]:
 
 
 def _valid(name: str, arm: ArmSummary) -> str:
-    if name in ("probes", "marks"):
+    if name in ("probes", "marks", "paths"):
         return "not asked"  # nothing that is shown there has a label to keep
     return f"{count(arm.valid)} ({share(arm.valid / arm.executions)})" if arm.executions else count(arm.valid)
 
