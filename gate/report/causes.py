@@ -24,6 +24,7 @@ from gate.report.pictures import PictureReader, figure
 from gate.report.text import NAME, visible
 from gate.report.words import fault_in_words, label_in_words, recipe_in_words, sentence
 from gate.result import Attribution, Defect, Result, RootCause, TriageSummary
+from gate.triage.backends import way_in_words
 
 __all__ = ["causes_page"]
 

@@ -58,6 +58,7 @@ from gate.report.words import (
     title,
     worst_first,
 )
+from gate.report.ways import ways_page
 from gate.result import ArmSummary, CampaignSummary, Metric, ModelInfo, Result, RuleResult, Status
 
 __all__ = ["render"]
