@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gate.afterwards import Reading
+from gate.afterwards import Reading, reading_of
 from gate.campaign.batch import Finding
 from gate.campaign.budget import Budget, BudgetSpent
 from gate.campaign.deadline import Deadline, Interrupted, Stage
@@ -78,6 +78,7 @@ from gate.result import (
 from gate.triage.confirm import Confirmer
 from gate.triage.long_tail import match, save_matches
 from gate.triage.regression import FRESH_MUTANTS, EarlierRun, read_earlier, replay_earlier, same_classes
+from gate.triage.reproducer import Reader, write_reproducers
 from gate.triage.verdicts import Exported, Recurrence, outcomes
 from gate.trust.digest import digest
 from gate.validating import fetch_validator, validating
@@ -795,6 +796,7 @@ def _finish(work: Work, result: Result) -> Outcome:
     if result.campaign is not None and result.verdict is not Verdict.ERROR and not result.partial:
         work.folder.drop_other_defects({defect.id for defect in result.defects})
         work.folder.drop_other_flaky({finding.id for finding in result.quarantine})
+    _write_reproducers(work, result)
     published, problem = None, None
     if work.reference is not None and _wants_publishing(work):
         work.deadline.begin("the result was published")
@@ -814,6 +816,24 @@ def _finish(work: Work, result: Result) -> Outcome:
             write(result, work.folder.path)
     work.events.emit("verdict", verdict=str(result.verdict), exit_code=result.exit_code, reasons=list(result.reasons))
     return Outcome(result, work.folder.path, published, problem)
+
+
+def _write_reproducers(work: Work, result: Result) -> None:
+    if not result.defects:
+        return
+    reading, asked = reading_of(work.folder.path), work.policy.policy.oracles
+    reader = Reader(
+        model=result.candidate.resolved_uri,
+        tracking_uri=reading.tracking_uri,
+        input=reading.input,
+        value_range=reading.value_range,
+        kind=reading.output_kind,
+        key=reading.output_key,
+        classes=len(result.classes),
+        collapse=asked.confidence_collapse.below,
+        saturated=asked.saturated.above,
+    )
+    write_reproducers(work.folder.path, result.defects, reader)
 
 
 def _wants_publishing(work: Work) -> bool:
