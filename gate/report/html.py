@@ -34,6 +34,7 @@ from gate.report.marks import marks_page, probes_page
 from gate.report.numbers import amount, count, duration, interval, is_share, share, split
 from gate.report.quarantine import quarantine_page
 from gate.report.text import NAME, visible
+from gate.report.ways import ways_page
 from gate.report.words import (
     BREACHING,
     JUDGING,
@@ -58,7 +59,6 @@ from gate.report.words import (
     title,
     worst_first,
 )
-from gate.report.ways import ways_page
 from gate.result import ArmSummary, CampaignSummary, Metric, ModelInfo, Result, RuleResult, Status
 
 __all__ = ["render"]

@@ -29,7 +29,7 @@ def ways_page(result: Result) -> dict[str, Any] | None:
 
 def _lead(paths: PathsSummary) -> str:
     return (
-        f"{count(paths.seeds)} seed inputs and {count(paths.mutants)} of their mutants, all read rightly by the model as it was tested, were "
+        f"{count(paths.seeds)} seed inputs and {count(paths.mutants)} mutants, all read rightly by the model as it was tested, were "
         "answered once more in the ways in which models are served. Where another class comes out, whoever serves the model so gets it."
     )
 
@@ -55,15 +55,16 @@ def _title(name: str) -> str:
 def _beside(baseline: BaselineSummary) -> str:
     said = []
     if baseline.asked:
+        defects = "one defect" if baseline.asked == 1 else f"{count(baseline.asked)} defects"
         said.append(
-            f"The baseline was asked about {count(baseline.asked)} {'defect' if baseline.asked == 1 else 'defects'}: "
-            f"{count(baseline.brought_in)} it reads rightly, so they are new with this candidate, and {count(baseline.same)} it reads as the "
-            "same wrong class."
+            f"The baseline was asked about {defects}. What it reads rightly is new with this candidate: {count(baseline.brought_in)}. "
+            f"What it reads as the same wrong class it has already: {count(baseline.same)}."
         )
     if baseline.sure_of_nothing is not None:
         said.append(f"Of the probes that show nothing, the baseline is sure of a class on {count(baseline.sure_of_nothing)}.")
     if baseline.reason is not None:
-        said.append(f"{'Not all was asked of the baseline' if baseline.asked else 'The baseline was not asked'}: {visible(baseline.reason)}.")
+        what = "Not all was asked of the baseline" if baseline.asked else "The baseline was not asked"
+        said.append(f"{what}: {visible(baseline.reason)}.")
     return " ".join(said)
 
 
