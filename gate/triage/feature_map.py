@@ -20,7 +20,9 @@ MAP_MUTANTS = 300
 FEWEST_POINTS = 12
 PERPLEXITY = 30.0  # neighbours that each point minds, about; a third of the points where there are few
 STEPS = 500
+COMPONENTS = 50  # what the first principal components leave out is mostly noise, and costs time
 _METHOD = "t-SNE"
+_BEGIN = 1e-4  # standard deviation of the places that the first component gives at the start, so that all may still move
 _PLACES = 4  # decimal places of a coordinate
 
 
@@ -57,23 +59,30 @@ def _embedded(points: np.ndarray, campaign_seed: int) -> list[tuple[float, float
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
-    centred = points - points.mean(axis=0)
     # More threads would add up the forces in another order every time, and the last bit of one moves every point.
     with threadpool_limits(limits=1):
-        left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
-        two = np.zeros((len(points), 2))
-        two[:, : min(2, len(sizes))] = (left * sizes)[:, :2]
-        scale = two[:, 0].std()
-        start = (two / scale * 1e-4 if scale > 0 else two).astype(np.float32)
+        principal = _principal(points)
+        scale = principal[:, 0].std()
         tsne = TSNE(
             perplexity=min(PERPLEXITY, (len(points) - 1) / 3),
-            init=start,
+            init=(principal[:, :2] * (_BEGIN / scale if scale > 0 else 1.0)).astype(np.float32),
             max_iter=STEPS,
             random_state=integer(campaign_seed, "feature map"),
             n_jobs=1,
         )
-        made = np.asarray(tsne.fit_transform(centred.astype(np.float32)), dtype=np.float64)
+        made = np.asarray(tsne.fit_transform(principal.astype(np.float32)), dtype=np.float64)
     made = np.nan_to_num(made)
     low, span = made.min(axis=0), np.ptp(made, axis=0)
     unit = np.round((made - low) / np.where(span > 0, span, 1.0), _PLACES)
     return [(float(x), float(y)) for x, y in unit]
+
+
+def _principal(points: np.ndarray) -> np.ndarray:
+    """float64 [N, at least 2]: the first principal components, with the sign that makes the largest value of each positive."""
+    centred = points - points.mean(axis=0)
+    sizes, directions = np.linalg.eigh(centred @ centred.T)  # rising
+    kept = slice(-1, -1 - min(COMPONENTS, len(points)), -1)
+    found = directions[:, kept] * np.sqrt(np.maximum(sizes[kept], 0.0))
+    largest = np.abs(found).argmax(axis=0)
+    result: np.ndarray = found * np.where(found[largest, np.arange(found.shape[1])] < 0, -1.0, 1.0)
+    return result
