@@ -328,6 +328,7 @@ class Minimiser:
         path = self._domain.save(place / "mutant", form.mutant)
         loaded = replace(form, mutant=self._domain.load(path))
         path.unlink()
+        place.rmdir()
         answers = []
         for _ in range(self._replays):
             answered = self._answers([(one, loaded)])
