@@ -26,7 +26,7 @@ from gate.result import (
     TriageSummary,
 )
 
-__all__ = ["explained"]
+__all__ = ["explained", "hostile_evidence"]
 
 _TYPES = {
     "geometry": ("local_sensitive", "The change covers 3.4 % of the picture, and half of the heat lies within 12 % of it."),
@@ -87,6 +87,78 @@ def explained(result: Result, folder: Path) -> Result:
             ),
             "feature_map": _map(defects, len(result.classes), draw),
             "margins": _margins(draw),
+        }
+    )
+
+
+def hostile_evidence(result: Result, folder: Path, names: tuple[str, ...]) -> Result:
+    """The run with every text that explaining brings in replaced by one of ``names``; two pictures have such names as files, too."""
+
+    def pick(i: int) -> str:
+        return names[i % len(names)]
+
+    for name in (names[0], names[1], names[5]):  # what a file can be called
+        if "/" not in name:
+            Image.new("L", (8, 8), 128).save(folder / f"{name}.png")
+    defects = tuple(
+        defect.model_copy(
+            update={
+                "oracle": pick(i) if i % 3 == 0 else defect.oracle,
+                "also": names,
+                "detail": pick(i),
+                "type": pick(i + 1),
+                "type_reason": pick(i + 2),
+                "long_tail_kind": pick(i + 3),
+                "baseline": i,
+                "files": {**defect.files, "cam_before": f"{pick(i)}.png", "cam": f"{pick(i + 1)}.png", "long_tail": pick(i + 2)},
+                "minimal": Minimal(
+                    found_recipe=({"operator": pick(i)},), found_severity=1.0, found_area=1.0, area=0.5, model_calls=1, complete=False
+                ),
+                "attribution": Attribution(
+                    neurons=tuple(NeuronEffect(layer=name, neuron=i, effect=0.5, restores=True) for name in names),
+                    patched=1,
+                    of=2,
+                    neurons_reason=pick(i) if i % 2 else None,
+                    heat=Heat(
+                        method=pick(i), layer=pick(i + 1), overlap=0.5, focus_before=0.5, focus_after=0.5, moved=0.5, where="elsewhere"
+                    )
+                    if i % 2
+                    else None,
+                    heat_reason=pick(i),
+                ),
+            }
+        )
+        for i, defect in enumerate(result.defects)
+    )
+    causes = tuple(
+        cause.model_copy(
+            update={
+                "type": pick(i + 1),
+                "type_reason": pick(i + 2),
+                "range": {pick(i): (0.0, 1.0), pick(i + 1): (-1e300, 1e300)},
+                "status": "new",
+                "label": i,
+                "predicted": i + 1,
+                "subgroups": (Subgroup(size=1, example=pick(i + 3)), Subgroup(size=1, example=result.defects[i].id)) if i % 2 else (),
+                "subgroups_reason": pick(i),
+            }
+        )
+        for i, cause in enumerate(result.root_causes)
+    )
+    return result.model_copy(
+        update={
+            "defects": defects,
+            "root_causes": causes,
+            "earlier_causes": tuple(EarlierCause(id=name, title=name, size=1, status="fixed") for name in names),
+            "quarantine": tuple(
+                FlakyFinding(id=name, seed_id=name, label=2, oracle=name, families=names, seen={name: 1, "4": 2, "-1": 3}) for name in names
+            ),
+            "triage": TriageSummary(share=0.25, allowed=1, spent=2, not_explained=names, reason=pick(1)),
+            "feature_map": FeatureMap(
+                method=pick(0),
+                points=tuple(MapPoint(x=0.5, y=0.5, label=i, defect=name if i % 2 else None) for i, name in enumerate(names)),
+            ),
+            "margins": tuple(FamilyMargin(family=name, seeds=3, failed=1, severities=(0.5,)) for name in names),
         }
     )
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from explained_sample import explained
+from explained_sample import explained, hostile_evidence
 from PIL import Image, ImageFilter
 
 from gate.metrics.catalogue import CATALOGUE
@@ -636,7 +636,7 @@ def hostile_run(folder: Path) -> Result:
     def pick(i: int) -> str:
         return names[i % len(names)]
 
-    return base.model_copy(
+    made = base.model_copy(
         update={
             "classes": names,
             "candidate": ModelInfo(uri=pick(0), resolved_uri=pick(4), name=pick(1), version=pick(8), digest=pick(2), format=pick(5)),
@@ -709,3 +709,4 @@ def hostile_run(folder: Path) -> Result:
             "isolation": {pick(2): pick(3)},
         }
     )
+    return hostile_evidence(made, folder, names)

@@ -13,6 +13,7 @@
     const target = document.getElementById(place);
     if (!target) return;
     event.preventDefault();
+    if (!target.hasAttribute("tabindex")) target.tabIndex = -1;
     target.scrollIntoView();
     target.focus({ preventScroll: true });
   });
@@ -145,7 +146,7 @@
     };
     choices.forEach((choice) => choice.addEventListener("change", paint));
     map.addEventListener("pointerover", tell);
-    map.addEventListener("focusin", tell);
+    one("#map").addEventListener("focusin", tell);  // on the drawing itself it would make the drawing a stop of the Tab key
     map.addEventListener("pointerleave", () => { said.textContent = hint; });
     one(".row-of-choices").hidden = false;
     paint();
@@ -221,4 +222,18 @@
     choose();
   }
   dress(document);
+
+  // ---- What scrolls sideways is reached by the keyboard, too.
+  const reach = () => all(".scroll").forEach((box) => {
+    if (box.scrollWidth > box.clientWidth) {
+      box.tabIndex = 0;
+      box.setAttribute("role", "group");
+      box.setAttribute("aria-label", "Table that moves sideways");
+    } else {
+      ["tabindex", "role", "aria-label"].forEach((name) => box.removeAttribute(name));
+    }
+  });
+  reach();
+  window.addEventListener("resize", reach);
+  document.addEventListener("toggle", reach, true);
 })();
