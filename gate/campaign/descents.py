@@ -17,7 +17,7 @@ from gate.campaign.batch import Batch
 from gate.campaign.descent_options import Descent
 from gate.campaign.kept_batch import kept_batch
 from gate.campaign.margin_lines import Lines
-from gate.campaign.supervisor import Worker
+from gate.campaign.supervisor import Refused, Worker
 from gate.domains.domain import InputDomain
 from gate.errors import WorkerError
 from gate.randomness import generator
@@ -100,7 +100,10 @@ class Descents:
         self._begun += 1
         token = -self._begun  # climbs have positive ones
         parameters = {"token": token, "bound": self._domain.model_bounds[OPERATOR], "descent": asdict(self._descent)}
-        said, made = self._worker.call("descend", parameters, {"x": parents, "labels": self._labels[seeds], "targets": targets})
+        try:
+            said, made = self._worker.call("descend", parameters, {"x": parents, "labels": self._labels[seeds], "targets": targets})
+        except Refused:  # somewhere on the way the model raised, and nobody knows where
+            return None, self._descent.work() * len(parents)
         if made["x"].shape != (len(made["rows"]), *parents.shape[1:]):
             raise WorkerError("The worker answered a descent with something else than mutants of its inputs.", where="worker process")
         work = int(said["work"])

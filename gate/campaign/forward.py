@@ -193,6 +193,7 @@ class Forward:
         except ModelError:  # of the hooks that record the layers
             raise
         except Exception as error:  # the model may raise anything
+            self.model_calls += len(x)  # what it did until then is not known
             raise ModelRaised(f"{type(error).__name__}: {error}") from error
 
     def _read(self, output: Any, count: int) -> Tensor:

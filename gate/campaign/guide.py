@@ -17,7 +17,7 @@ from gate.campaign.ascent_options import REMEMBERED, Ascent
 from gate.campaign.batch import Batch
 from gate.campaign.kept_batch import kept_batch
 from gate.campaign.paths import SHARES, Paths
-from gate.campaign.supervisor import Request, Worker
+from gate.campaign.supervisor import Refused, Request, Worker
 from gate.corpus.corpus import Corpus
 from gate.domains.chains import Chains, Steps
 from gate.domains.domain import InputDomain
@@ -157,7 +157,13 @@ class Guide:
             "seed": integer(self._campaign_seed, "climb", step),
             "ascent": asdict(ascent),
         }
-        said, made = self._worker.call("climb", parameters, {"x": parents, "targets": aim["targets"]})
+        try:
+            said, made = self._worker.call("climb", parameters, {"x": parents, "targets": aim["targets"]})
+        except Refused:  # somewhere on the way the model raised, and nobody knows where
+            work = ascent.work() * len(parents)
+            self._ways.learn(way, 0.0, float(work))
+            self.wasted += work
+            return None
         if made["x"].shape != (len(made["rows"]), *parents.shape[1:]):
             raise WorkerError("The worker answered a climb with something else than mutants of its inputs.", where="worker process")
         if not len(made["rows"]):

@@ -391,7 +391,7 @@ class Campaign:
         except (BudgetSpent, Interrupted) as error:
             self._drop(batch.arm, error)
             return
-        if answer.wasted:
+        if answer.wasted or answer.raised:
             batch = replace(batch, model_calls=batch.model_calls + answer.wasted)
             self._events.emit("raised", step=batch.step, arm=batch.arm, inputs=len(answer.raised), of=len(batch.x))
             self.outcome.vanished += int(not answer.raised)

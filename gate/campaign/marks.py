@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from gate.campaign.answered import answered
 from gate.campaign.budget import BudgetSpent
 from gate.campaign.deadline import Interrupted
 from gate.campaign.loop import Seeds
 from gate.campaign.mark_plan import CHILDREN, LEAST_HELD_OUT, LEAST_INPUTS, Plan, least_work, plan
-from gate.campaign.supervisor import Worker
+from gate.campaign.raising import Raising
+from gate.campaign.supervisor import Refused, Worker
 from gate.corpus.export import half_of
 from gate.domains.mark import Mark, lay
 from gate.models.outputs import OutputKind, predictions, probabilities
@@ -110,6 +112,7 @@ class MarkSearch:
         late: Callable[[], bool] = lambda: False,
     ) -> None:
         self._worker = worker
+        self._raising = Raising()
         self._seeds = seeds
         self._plain = len(starts)
         self._starts = (*starts, *more)
@@ -218,14 +221,11 @@ class MarkSearch:
         return np.concatenate(scores)
 
     def _answers(self, x: np.ndarray) -> np.ndarray:
-        """Raw outputs float32 [N, K]."""
-        raw = []
-        for start in range(0, len(x), self._batch_size):
-            part = x[start : start + self._batch_size]
-            raw.append(self._worker.call("forward", {}, {"x": part})[1]["raw"])
-            self.outcome.executions += len(part)
-            self.outcome.model_calls += len(part)
-        return np.concatenate(raw)
+        """Raw outputs float32 [N, K]; NaN where the model raised, which moves no input to any class."""
+        raw, _, wasted = answered(self._worker, x, self._batch_size, self._raising)
+        self.outcome.executions += len(x)
+        self.outcome.model_calls += len(x) + wasted
+        return raw
 
     def _improved(self, candidates: Sequence[_Candidate], x: np.ndarray, labels: np.ndarray, steps: int) -> list[_Candidate]:
         if not self._gradients:
@@ -243,9 +243,13 @@ class MarkSearch:
                 "pictures": np.stack([one.mark.picture for one in part]),
                 "targets": np.array([one.target for one in part], dtype=np.int64),
             }
-            _, found = self._worker.call("climb_marks", {"steps": steps}, arrays)
             self.outcome.executions += steps * len(x) * len(part)
             self.outcome.model_calls += 3 * steps * len(x) * len(part)
+            try:
+                _, found = self._worker.call("climb_marks", {"steps": steps}, arrays)
+            except Refused:  # on some way there the model raised: these stay as they are
+                improved += part
+                continue
             for one, picture, score in zip(part, found["pictures"], found["scores"], strict=True):
                 better = float(score) > one.score
                 mark = replace(one.mark, picture=np.clip(picture, *self._range).astype(np.float32))

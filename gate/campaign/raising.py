@@ -77,7 +77,8 @@ class Raising:
             alone: entered before a row is tried alone, and left after.
 
         Returns:
-            The answers, in order of the rows; by row that raised alone, the exception in words; and the inputs that were run in vain.
+            The answers, in order of the rows; by row that raised alone, the exception in words; and how many were run in vain, beside the
+            one run of each that counts.
 
         Raises:
             Refused: ``most`` inputs in a row have raised.
@@ -99,10 +100,10 @@ class Raising:
                     continue
                 except Refused as another:
                     refused = another
-            wasted += size
             if size == 1:
                 raised[rows.start] = self.note(refused)
             else:
+                wasted += size
                 middle = rows.start + size // 2
                 waiting += [slice(middle, rows.stop), slice(rows.start, middle)]
             refused = None

@@ -15,10 +15,11 @@ from gate.campaign.gradient_settings import ascents_of, descent_of
 from gate.campaign.guide import ASCENTS, OPERATOR, Guide
 from gate.campaign.operator_choice import OperatorChoice
 from gate.campaign.payoff import Objective, Payoff
+from gate.campaign.raising import Raising
 from gate.campaign.reuse import Reuse
 from gate.campaign.simplify import simplify
 from gate.campaign.starting_points import starting_points
-from gate.campaign.supervisor import Worker
+from gate.campaign.supervisor import Refused, Worker
 from gate.config import SearchSettings
 from gate.corpus.corpus import Corpus
 from gate.domains.chains import Chains, Steps
@@ -76,6 +77,7 @@ class SearchArm:
         climbs = OPERATOR in assisted
         assisted = [name for name in assisted if name != OPERATOR]
         self._donors = Donors(labels)
+        self._raising = Raising()
         splicing = [name for name in domain.splicing if not (domain.takes_donors(name) and self._donors.alone.all())]
         names = (*domain.natural, *assisted, *splicing)
         costs = [float(MODEL_OPERATORS[name].cost) if name in assisted else 1.0 for name in names]
@@ -146,21 +148,29 @@ class SearchArm:
         chains = Chains(self.corpus.recipes_of(entries), (), lengths, used, np.zeros(count, dtype=np.int64))
         rows = np.flatnonzero(operators < len(self._domain.natural))
         if len(rows):
-            left = self._domain.chain_severity - used[rows]
-            least = np.minimum(_LEAST_SEVERITY, left)
-            drawn = least + severities[rows] * (np.minimum(1.0, left) - least)
-            steps = self._domain.steps(operators[rows], drawn, draws[rows])
+            steps, drawn = self._natural_steps(operators[rows], severities[rows], used[rows], draws[rows])
             mutants[rows] = self._domain.apply(parents[rows], steps)
             chains = chains.then(rows, steps, drawn)
         calls = self.entries.spent()
+        spoilt: list[int] = []
         for name in self._domain.model_bounds:
             if name not in self.choice.names:
                 continue
             rows = np.flatnonzero(operators == self.choice.names.index(name))
             if len(rows):
-                mutants[rows] = self._by_model(name, parents[rows], self._labels[seeds[rows]], step)
-                calls += MODEL_OPERATORS[name].calls * len(rows)
+                made, raised, wasted = self._by_model(name, parents[rows], self._labels[seeds[rows]], step)
+                calls += MODEL_OPERATORS[name].calls * (len(rows) + wasted)
+                # Where the model raised on the way, there is no such mutant: the input gets a natural operator instead.
+                spoilt += rows[raised].tolist()
+                rows = np.delete(rows, raised)
+                mutants[rows] = np.delete(made, raised, axis=0)
                 chains = chains.then(rows, self._domain.model_steps(name, draws[rows]), None)
+        if spoilt:
+            rows = np.array(sorted(spoilt))
+            operators[rows] = generator(self._campaign_seed, "instead", step).integers(len(self._domain.natural), size=len(rows))
+            steps, drawn = self._natural_steps(operators[rows], severities[rows], used[rows], draws[rows])
+            mutants[rows] = self._domain.apply(parents[rows], steps)
+            chains = chains.then(rows, steps, drawn)
         for name in self._domain.splicing:
             rows = np.flatnonzero(operators == self.choice.names.index(name)) if name in self.choice.names else np.array([], dtype=np.int64)
             if len(rows):
@@ -230,6 +240,15 @@ class SearchArm:
         """float64 [S]: the least severity of a single natural operator at which each seed input changed class; infinite where none did."""
         return self._boundary.lines.failed
 
+    def _natural_steps(
+        self, operators: np.ndarray, severities: np.ndarray, used: np.ndarray, draws: np.ndarray
+    ) -> tuple[Steps, np.ndarray]:
+        """Steps of natural operators and their severities, as far as the chain so far leaves room for them; ``severities`` in [0, 1)."""
+        left = self._domain.chain_severity - used
+        least = np.minimum(_LEAST_SEVERITY, left)
+        drawn = least + severities * (np.minimum(1.0, left) - least)
+        return self._domain.steps(operators, drawn, draws), drawn
+
     def _spliced(
         self, name: str, parents: np.ndarray, seeds: np.ndarray, severities: np.ndarray, draws: np.ndarray, step: int
     ) -> tuple[np.ndarray, Steps]:
@@ -262,7 +281,8 @@ class SearchArm:
         share: np.ndarray = np.where(room, left / self._domain.chain_severity, 0.0)
         return share
 
-    def _by_model(self, operator: str, parents: np.ndarray, labels: np.ndarray, step: int) -> np.ndarray:
+    def _by_model(self, operator: str, parents: np.ndarray, labels: np.ndarray, step: int) -> tuple[np.ndarray, list[int], int]:
+        """Mutants; the rows for which there is none because the model raised on the way; and the samples that were run in vain."""
         bound = self._domain.model_bounds[operator]
         parameters = {
             "operator": operator,
@@ -274,9 +294,22 @@ class SearchArm:
         if MODEL_OPERATORS[operator].needs == "answers":
             random = generator(self._campaign_seed, "starting points", step)
             sent["starts"] = starting_points(parents, labels, self.corpus.seeds, self._labels, random)
-        _, arrays = self._worker.call("mutate", parameters, sent)
-        made = arrays.get("x")
-        if made is None or made.shape != parents.shape:
-            raise WorkerError(f"The worker answered {operator!r} with something else than {len(parents)} mutants.", where="worker process")
-        # What comes back was made by untrusted code: it is held to the bound here, where the model can't reach.
-        return self._domain.bound(made, parents, operator)
+
+        def ask(rows: slice) -> np.ndarray:
+            _, arrays = self._worker.call("mutate", parameters, {name: given[rows] for name, given in sent.items()})
+            made, own = arrays.get("x"), parents[rows]
+            if made is None or made.shape != own.shape:
+                raise WorkerError(f"The worker answered {operator!r} with something else than {len(own)} mutants.", where="worker process")
+            # What comes back was made by untrusted code: it is held to the bound here, where the model can't reach.
+            return self._domain.bound(made, own, operator)
+
+        try:
+            made = ask(slice(0, len(parents)))
+        except Refused as error:
+            pieces, raised, wasted = self._raising.halved(len(parents), ask, error)
+            made = parents.copy()
+            for piece in pieces:
+                made[piece.rows] = piece.answer
+            return made, sorted(raised), wasted
+        self._raising.answered()
+        return made, [], 0

@@ -6,7 +6,7 @@ mean brightness. With a trap, it reads the next stripe whenever the whole pictur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from gate.domains.image.image_set import sample_ids
 from gate.domains.image.limits import Domain
 from gate.errors import GateError
 from gate.models.outputs import OutputKind, probabilities
+from gate.oracles import ORACLES, Oracle
 
 __all__ = ["CLASSES", "TRAP", "NumpyWorker", "Scene", "fails_in_the_dark", "images", "reads_stripes", "scene"]
 
@@ -170,6 +171,7 @@ class Scene:
         search: Mapping[str, Any] | None = None,
         deterministic: bool = True,
         mixed: bool = False,
+        oracles: Sequence[Oracle] = ORACLES,
     ) -> None:
         x, y = images(seeds)
         self.ids = sample_ids(x, y)
@@ -210,6 +212,7 @@ class Scene:
             stop=stop,
             campaign_seed=campaign_seed,
             mixed=mixed,
+            oracles=oracles,
         )
 
     def run(self) -> Any:
