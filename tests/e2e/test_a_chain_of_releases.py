@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,12 @@ def test_defects_are_told_by_type_and_lie_on_the_map(chain: tuple[Finished, ...]
     assert shown <= {defect["id"] for defect in record["defects"]}
     # The seed inputs of the first run's map are those of the third's.
     assert chain[2].record["feature_map"] == drawn
+
+
+def test_every_defects_own_file_agrees_with_the_record(chain: tuple[Finished, ...]) -> None:
+    for run in chain:
+        for defect in run.record["defects"]:
+            assert json.loads((run.folder / "defects" / defect["id"] / "defect.json").read_text()) == defect
 
 
 def test_a_run_that_could_not_replay_remembers_and_calls_nothing_fixed(
