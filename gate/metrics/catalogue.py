@@ -105,7 +105,7 @@ _SPECS = (
         meaning="The share of inputs of the classes that must not be missed which a harmless change makes the model take for none of them.",
         higher_is_worse=True,
         next_step="Look at the defects of these classes, add such mutants of them to the training data, or weigh the classes more.",
-        to_measure="Give more seeds of the positive classes, or a larger budget; a policy that names none needs a line such as positive: [crack].",
+        to_measure="Give more seeds of these classes, or a larger budget; a policy that names none needs a line positive: [crack].",
         slices=("class", "family", "half"),
         interval=True,
     ),
