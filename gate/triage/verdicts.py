@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gate.corpus.export import half_of
+from gate.corpus.trainable import trainable
 from gate.result import Defect
 
 __all__ = ["TOLERATED", "Exported", "Outcome", "Recurrence", "Word", "outcomes", "was_exported"]
@@ -21,8 +22,10 @@ TOLERATED = 0.05  # share that may fail of what a network should now get right: 
 Exported = Literal["a", "b", "all"]
 Word = Literal["fixed", "memorised", "still there", "unknown"]
 
-# Of these, "the right class from the file" means that the complaint is gone; of others it says nothing.
-_SEEN_IN_ONE_ANSWER = ("changed_prediction", "confident_misclassification", "baseline_disagreement", "non_finite", "crash")
+# Of these, a right answer to the file means that the complaint is gone, and fresh mutants say whether it is gone for others as well.
+_OF_ANSWERS = ("changed_prediction", "confident_misclassification", "baseline_disagreement")
+# Nobody learns these by heart: a program that was put right needs no fresh mutants to show it.
+_OF_THE_PROGRAM = ("crash", "non_finite", "numeric_path", "batch_dependence")
 
 
 @dataclass(frozen=True)
@@ -50,13 +53,13 @@ class Outcome:
     root_cause: str
     word: Word
     recurring: tuple[int, int]  # defects, as ``regression_rate`` counts them
-    exported: tuple[int, int]  # files and seed inputs of defects that may have been trained on
+    exported: tuple[int, int]  # defects that may have been trained on: whose file or seed input fails
     held_back: tuple[int, int]  # of the others
     fresh: tuple[int, int]  # fresh mutants
 
 
 def was_exported(seed_id: str, exported: Exported) -> bool:
-    """Whether defects of this seed input may have been trained on."""
+    """Whether this seed input is of the half whose defects may have been trained on."""
     return exported == "all" or half_of(seed_id) == exported
 
 
@@ -74,13 +77,15 @@ def outcomes(recurrences: Sequence[Recurrence], exported: Exported) -> Mapping[s
 
 
 def _outcome(cause: str, members: Sequence[Recurrence], exported: Exported) -> Outcome:
-    known = [one for one in members if was_exported(one.defect.seed_id, exported)]
-    unseen = [one for one in members if not was_exported(one.defect.seed_id, exported)]
+    known = [one for one in members if trainable(one.defect) and was_exported(one.defect.seed_id, exported)]
+    unseen = [one for one in members if not (trainable(one.defect) and was_exported(one.defect.seed_id, exported))]
     mutants = [failed for one in members for failed in one.fresh]
     fresh = sum(mutants), len(mutants)
+    oracles = {one.defect.oracle for one in members}
+    told = oracles <= {*_OF_THE_PROGRAM} or (fresh[1] > 0 and oracles <= {*_OF_THE_PROGRAM, *_OF_ANSWERS})
     return Outcome(
         root_cause=cause,
-        word=_word(_failing(known), _failing(unseen), fresh, all(one.defect.oracle in _SEEN_IN_ONE_ANSWER for one in members)),
+        word=_word(_failing(known), _failing(unseen), fresh, told),
         recurring=(sum(one.why is not None for one in members), len(members)),
         exported=_failing(known),
         held_back=_failing(unseen),
@@ -97,7 +102,7 @@ def _word(known: tuple[int, int], unseen: tuple[int, int], fresh: tuple[int, int
         return "still there"
     if _too_many(unseen) or _too_many(fresh):
         return "memorised" if known[1] else "still there"
-    return "fixed" if fresh[1] and told else "unknown"
+    return "fixed" if told else "unknown"
 
 
 def _too_many(counts: tuple[int, int]) -> bool:
