@@ -5,7 +5,7 @@ Chattopadhay et al., "Grad-CAM++: Improved Visual Explanations for Deep Convolut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,24 +46,28 @@ class HeatMaps:
 def find_sight(module: nn.Module, inputs: Tensor, outputs: int) -> Sight:
     """Looks for what sees places.
 
-    The last layer counts that gives one tensor with rows and columns, more than one place in all, as an activation or a block does; but not
-    where tokens attend to each other after it, as after the patches of a transformer: what it shows is mixed with everything later.
+    The last layer counts that gives one tensor with rows and columns, more than one place in all, as an activation or a block does; of one
+    that is called several times, its last call. But not where tokens attend to each other after it, as after the patches of a transformer:
+    what it shows is mixed with everything later.
 
     Args:
         module: the model.
         inputs: a batch as it takes it.
         outputs: columns of its raw output.
     """
-    layers = list_layers(module, inputs, outputs)
-    plain = _returning_tensors(module, inputs)
-    seeing = [layer for layer in layers if layer.name in plain and _sees(layer)]
+    layers = {layer.name: layer for layer in list_layers(module, inputs, outputs)}
+    ends = _last_calls(module, inputs)
+    seeing = [layers[name] for name, shape in ends.items() if shape is not None and _sees(layers[name], shape, len(inputs))]
     last = seeing[-1] if seeing else None
-    if last is not None and any(layer.kind == "attention" and layer.order > last.order for layer in layers):
-        last = None
+    if last is not None:
+        order = {name: place for place, name in enumerate(ends)}
+        attending = [name for name, layer in layers.items() if layer.kind == "attention" and name in order]
+        if any(order[name] > order[last.name] for name in attending):
+            last = None
     found = attention_over_tokens(module)
     return Sight(
         None if last is None else last.name,
-        None if last is None else next(child for name, child in named_modules(module) if name == last.name),
+        None if last is None else [child for name, child in named_modules(module) if name == last.name][-1],
         last is not None and last.neuron_axis == _PICTURE - 1,
         tuple(child for _, child in found),
         found[-1][0] if found else None,
@@ -139,20 +143,22 @@ def _says_something(maps: Tensor) -> bool:
     return bool(torch.isfinite(maps).all() and (maps.flatten(1).amax(1) > 0).all())
 
 
-def _sees(layer: Layer) -> bool:
-    if not layer.usable or len(layer.shape) != _PICTURE or layer.batch_axis != 0 or layer.head:
+def _sees(layer: Layer, shape: tuple[int, ...], samples: int) -> bool:
+    if layer.head or len(shape) != _PICTURE or shape[0] != samples or layer.neuron_axis not in (1, _PICTURE - 1):
         return False
-    rows, columns = layer.shape[1:3] if layer.neuron_axis == _PICTURE - 1 else layer.shape[2:4]
-    return layer.neuron_axis in (1, _PICTURE - 1) and rows * columns > 1
+    rows, columns = shape[1:3] if layer.neuron_axis == _PICTURE - 1 else shape[2:4]
+    return rows * columns > 1
 
 
-def _returning_tensors(module: nn.Module, inputs: Tensor) -> set[str]:
-    """Names of the modules that return one tensor, and run once."""
-    found: dict[str, Sequence[bool]] = {}
+def _last_calls(module: nn.Module, inputs: Tensor) -> dict[str, tuple[int, ...] | None]:
+    """Shapes of what modules returned last, in that order; None where it was not one floating tensor."""
+    found: dict[str, tuple[int, ...] | None] = {}
 
     def watch(name: str) -> Any:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
-            found[name] = (*found.get(name, ()), isinstance(output, Tensor) and not output.is_nested)
+            plain = isinstance(output, Tensor) and not output.is_nested and output.is_floating_point()
+            found.pop(name, None)
+            found[name] = tuple(output.shape) if plain else None
 
         return hook
 
@@ -163,4 +169,4 @@ def _returning_tensors(module: nn.Module, inputs: Tensor) -> set[str]:
     finally:
         for handle in handles:
             handle.remove()
-    return {name for name, calls in found.items() if calls == (True,)}
+    return found

@@ -122,6 +122,26 @@ def test_real_networks_get_the_method_that_fits_them(name: str, method: str, lay
     assert torch.equal(module(inputs), before)
 
 
+class Shared(Bars):
+    """One activation module for both convolutions, as many networks have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more = nn.Conv2d(2, 2, 3, padding=1, stride=2)
+        with torch.no_grad():
+            self.more.weight.copy_(torch.eye(2)[:, :, None, None].expand(2, 2, 3, 3))
+            self.more.bias.fill_(-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.act(self.more(self.act(self.edges(x)))).mean((2, 3)))
+
+
+def test_of_an_activation_that_is_called_twice_the_last_call_counts() -> None:
+    found, _ = seen(Shared().eval(), both_bars(), [0, 1])
+    assert found is not None
+    assert (found.method, found.layer, found.maps.shape) == ("grad_cam_pp", "act", (2, 4, 4))
+
+
 def test_an_exported_program_shows_what_the_model_shows() -> None:
     module, x = Bars(in_place=False).eval(), both_bars()
     batch = torch.export.Dim("batch", min=1, max=64)
