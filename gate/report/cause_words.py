@@ -36,6 +36,8 @@ _TYPES = {
     "numeric": ("Numeric fault", "The model computes something that is no number, or its answer hangs on rounding."),
     "backend": ("Another numeric path", "The same model answers differently when it is run in another way."),
     "flaky": ("Flaky", "The answer does not come back every time."),
+    "crash": ("Crash", "The model stops with an error where it should answer."),
+    "unclear": ("No clear type", "What was seen fits none of the types."),
 }
 
 

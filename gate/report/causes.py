@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from gate.report.cause_words import (
 from gate.report.gallery import DIFFERENCE
 from gate.report.numbers import count, share
 from gate.report.pictures import PictureReader, figure
+from gate.report.releases import releases_in_words
 from gate.report.text import NAME, visible
 from gate.report.words import fault_in_words, label_in_words, recipe_in_words, sentence
 from gate.result import Attribution, Defect, Result, RootCause, TriageSummary
@@ -254,11 +255,10 @@ def _earlier(result: Result) -> dict[str, Any] | None:
         return None
     order = ("back", "known", None, "fixed")
     causes = sorted(result.earlier_causes, key=lambda cause: (order.index(cause.status), -cause.size))
-    numbers = Counter(cause.status for cause in causes)
     rows = [
         {
             "tone": _TONES[cause.status] if cause.status else "note",
-            "status": STATUS_WORD[cause.status] if cause.status else "not replayed",
+            "status": STATUS_WORD[cause.status] if cause.status else "not known",
             "title": cause.title,
             "id": cause.id,
             "size": count(cause.size),
@@ -266,11 +266,8 @@ def _earlier(result: Result) -> dict[str, Any] | None:
         }
         for cause in causes[:_MOST_EARLIER]
     ]
-    new = sum(cause.status == "new" for cause in result.root_causes)
-    said = [f"{count(numbers[status])} {STATUS_WORD[status]}" for status in ("fixed", "known", "back") if numbers[status]]
-    unknown = [f"{count(numbers[None])} not replayed"] if numbers[None] else []
     return {
-        "summary": f"Beside the earlier run: {', '.join([f'{count(new)} new', *said, *unknown])}",
+        "summary": releases_in_words(result) or "Root causes of earlier runs",
         "rows": rows,
         "left_out": max(0, len(causes) - _MOST_EARLIER),
     }

