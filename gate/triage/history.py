@@ -42,7 +42,7 @@ def across_releases(causes: Sequence[RootCause], earlier: Result | None, recurs:
     found = {cause.id for cause in causes}
     remembered = {one.id: one for one in earlier.earlier_causes}
     own = {cause.id for cause in earlier.root_causes}
-    gone = {one.id for one in remembered.values() if one.status == "fixed"} - own
+    gone = {one.id for one in remembered.values() if one.status == "fixed"}
     status = {identity: _of_found(identity, own | set(remembered), gone) for identity in found}
     told = [
         EarlierCause(

@@ -105,7 +105,7 @@ def test_local_changes_that_lead_from_many_classes_to_one_are_a_shortcut(tmp_pat
     labels = [1, 2, 3] * 4
     assert led(tmp_path, [0] * 12, labels) == [True] * 12
     assert led(tmp_path, [0] * 10 + [2, 1], [1, 2, 3] * 3 + [1, 1, 2]) == [True] * 10 + [False] * 2
-    assert not any(led(tmp_path, [0] * 9 + [2, 1, 1], [1, 2, 3] * 3 + [1, 2, 3]))  # three quarters are no rule
+    assert not any(led(tmp_path, [0] * 12 + [2, 1, 1, 2], [1, 2, 3] * 4 + [1, 2, 3, 3]))  # three quarters are no rule
     assert not any(led(tmp_path, [0] * 9, labels[:9]))  # too few seed inputs
     assert not any(led(tmp_path, [0] * 12, [1, 2] * 6))  # two classes may be confused with a third
 
