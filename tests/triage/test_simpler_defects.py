@@ -6,7 +6,7 @@ import itertools
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from known_model import CLASSES, NumpyWorker, images, reads_stripes
 
 from gate.campaign.batch import Finding, families_of
 from gate.campaign.loop import Seeds
+from gate.campaign.supervisor import Refused
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.limits import Domain
 from gate.models.outputs import OutputKind, probabilities
@@ -57,7 +58,7 @@ class Bench:
     def defects(self) -> list[Defect]:
         return self.confirmer.defects
 
-    def confirm(self, row: int, recipe: tuple[Any, ...], mutant: np.ndarray | None = None, arm: str = "search") -> None:
+    def confirm(self, row: int, recipe: tuple[Any, ...], mutant: np.ndarray | None = None, arm: str = "search", **changes: Any) -> None:
         seed = X[row]
         mutant = self.domain.replay(seed, recipe) if mutant is None else mutant
         families = families_of(recipe, self.domain.family)
@@ -65,7 +66,7 @@ class Bench:
         found = Finding(
             arm, 1, 1, row, f"s-{row}", mutant, recipe, families, natural, "changed_prediction", int(Y[row]), int(Y[row] + 1) % 4, 0.9, 0.9
         )
-        assert self.confirmer.confirm(found)
+        assert self.confirmer.confirm(replace(found, **changes))
 
     def minimise(self, calls: int = 10_000, replays: int = 2) -> Allowance:
         allowance = Allowance(calls)
@@ -307,8 +308,78 @@ def test_a_small_allowance_is_never_exceeded_and_what_it_did_not_reach_stays_as_
     assert {defect.id: defect for defect in run.defects} == run.on_disk()
 
 
+def test_where_the_allowance_ends_in_between_what_was_reached_is_kept_and_said_to_be_unfinished(tmp_path: Path) -> None:
+    run = bench(tmp_path)
+    run.confirm(0, (DOMAIN.step("rotation", 0.1, 3), brightening(0.9)))
+    allowance = run.minimise(7)
+    assert allowance.spent <= 7
+    (defect,) = run.defects
+    assert defect.minimal is not None
+    assert not defect.minimal.complete
+    assert [step["operator"] for step in defect.recipe] == ["brightness"]
+
+
+def test_what_the_policy_calls_invalid_is_not_taken(tmp_path: Path) -> None:
+    """The validator sees something else in all that is brighter than the seed input by less than 30."""
+
+    def far(mutants: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        result: np.ndarray = (mutants.astype(int) - seeds).reshape(len(mutants), -1).mean(axis=1) > 30
+        return result
+
+    run = bench(tmp_path, lambda x: np.roll(reads_stripes(x), 1, axis=1), ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0), far))
+    run.confirm(0, (brightening(0.9),))
+    run.minimise()
+    (defect,) = run.defects
+    assert defect.severity < 0.9
+    assert far(run.mutant(defect)[None], X[:1])[0]
+
+
+@pytest.mark.parametrize("calls", [10, 30, 70, 10_000])
+def test_an_input_on_which_the_model_raises_gets_milder_as_long_as_it_raises_the_same(calls: int, tmp_path: Path) -> None:
+    def raises(x: np.ndarray) -> np.ndarray:
+        means = x.reshape(len(x), -1).mean(axis=1)
+        if (means > 150).any():
+            raise Refused("MemoryError: too bright by far")
+        if (means > 100).any():
+            raise Refused(f"ValueError: {means.max():.1f} is too bright")
+        return reads_stripes(x)
+
+    run = bench(tmp_path, raises)
+    for row in (0, 1, 2, 3, 4):
+        step = DOMAIN.step("rotation", 0.1, row), brightening(0.9)
+        crash = {"oracle": "crash", "predicted": None, "confidence_after": None}
+        run.confirm(row, step, **crash)
+    found = {defect.id: defect.severity for defect in run.defects}
+    assert all((defect.detail or "").startswith("ValueError") for defect in run.defects)
+    allowance = run.minimise(calls)
+    assert asked(run) == allowance.spent <= calls
+    for defect in run.defects:
+        assert (defect.detail or "").startswith("ValueError")
+        assert 100 < run.mutant(defect).mean() <= 150
+        if calls == 10_000:
+            assert defect.severity < found[defect.id]
+            assert len(defect.recipe) == 1
+
+
+def test_a_description_that_is_written_by_half_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = bench(tmp_path)
+    run.confirm(0, (brightening(0.8),))
+    (defect,) = run.defects
+    write = Path.write_text
+
+    def half(path: Path, text: str, **options: Any) -> int:
+        write(path, text[: len(text) // 2], **options)
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Path, "write_text", half)
+    with pytest.raises(OSError, match="full"):
+        defect_files.write_description(tmp_path, defect.model_copy(update={"type": "global_drift"}))
+    assert run.on_disk() == {defect.id: defect}
+
+
 def test_a_defect_of_each_root_cause_comes_first_and_the_largest_before_all(tmp_path: Path) -> None:
     run = crowded(tmp_path)
+    run.confirm(0, (DOMAIN.step("gaussian_blur", 0.1, 3), brightening(0.7)))
     turns = in_turn(run.defects)
     causes = len({defect.root_cause for defect in turns})
     assert len({defect.root_cause for defect in turns[:causes]}) == causes
@@ -344,7 +415,7 @@ def test_a_stage_that_is_stopped_at_any_rename_or_write_leaves_whole_defects(tmp
     class Stop(BaseException):
         pass
 
-    rename, write, replace, copy = Path.rename, Path.write_text, Path.replace, shutil.copytree
+    rename, write, put, copy = Path.rename, Path.write_text, Path.replace, shutil.copytree
     for turn in itertools.count():
         folder = tmp_path / str(turn)
         run = bench(folder)
@@ -363,7 +434,7 @@ def test_a_stage_that_is_stopped_at_any_rename_or_write_leaves_whole_defects(tmp
 
         with monkeypatch.context() as patch:
             patch.setattr(Path, "rename", maybe(rename))
-            patch.setattr(Path, "replace", maybe(replace))
+            patch.setattr(Path, "replace", maybe(put))
             patch.setattr(Path, "write_text", maybe(write))
             patch.setattr(defect_files.shutil, "copytree", maybe(copy))
             try:
@@ -395,16 +466,25 @@ def test_what_a_killed_process_set_aside_comes_back(tmp_path: Path) -> None:
     assert run.on_disk() == {defect.id: defect}
 
 
+def lightening() -> int:
+    """A draw with which gamma lightens."""
+    return next(draw for draw in range(99) if DOMAIN.step("gamma", 0.5, draw).parameters["gamma"] < 1)
+
+
 def test_defects_that_turn_out_to_be_the_same_become_the_simplest_of_them(tmp_path: Path) -> None:
     run = bench(tmp_path)
     run.confirm(0, (DOMAIN.step("rotation", 0.1, 3), brightening(0.7)))
-    run.confirm(0, (DOMAIN.step("gaussian_blur", 0.1, 3), brightening(0.6)), arm="judging")
+    run.confirm(0, (DOMAIN.step("gaussian_blur", 0.1, 3), DOMAIN.step("gamma", 0.8, lightening())), arm="judging")
     run.confirm(1, (brightening(0.9),))
     ids = [defect.id for defect in run.defects]
     run.minimise()
+    simplest = min(
+        (simplicity(one.recipe, one.families, 0, run.mutant(one), X[0]), one.recipe) for one in run.defects if one.seed_id == "s-0"
+    )[1]
     settled = run.settle()
     assert len(run.defects) == 2
     kept = next(defect for defect in run.defects if defect.seed_id == "s-0")
+    assert kept.recipe == simplest
     assert run.confirmer.found_by == {kept.id: {"search", "judging"}, ids[2]: {"search"}}
     assert kept.id not in ids
     assert set(settled.renamed) | set(settled.merged) == set(ids[:2])
