@@ -62,6 +62,7 @@ class Answers:
             "restore": self._nothing,
             "items": self._items,
             "run_kept": self._run_kept,
+            "missed": self._nothing,
             "mutate": self._mutate,
             "join": self._nothing,
             "aim": self._aim,

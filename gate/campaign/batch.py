@@ -40,6 +40,7 @@ class Outcome:
     signatures: np.ndarray | None = None  # int64 [N]: of what each covers, see gate.coverage.signing; 0 where that is not known
     failed: np.ndarray | None = None  # bool [N]: see ``fails``; None where every complaint is such a failure
     raised: Mapping[int, str] = field(default_factory=dict)  # by row the exception that came instead of an answer
+    in_parts: bool = False  # whether all of it together made the model raise
 
     @property
     def fails(self) -> np.ndarray:

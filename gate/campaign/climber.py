@@ -78,6 +78,10 @@ class Climber:
         while len(self._recent) > REMEMBERED:
             del self._recent[next(iter(self._recent))]
 
+    def note_missed(self) -> None:
+        """Numbers a batch of the search of which nothing is known, since it made the model raise; its parts count as none."""
+        self._runs += 1
+
     def join(self, fresh: Tensor) -> None:
         """Takes inputs of the last ``REMEMBERED`` batches into the pool, as many as there is room for.
 

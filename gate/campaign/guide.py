@@ -196,13 +196,14 @@ class Guide:
         self._told = self._worker.ask("join", {}, {"fresh": np.array(self._fresh, dtype=np.int64)})
         self._fresh = []
 
-    def take(self, batch: Batch, worth: np.ndarray, first: int) -> bool:
+    def take(self, batch: Batch, worth: np.ndarray, first: int, *, known: bool = True) -> bool:
         """Learns from a batch of the search that has run, and may climb from its natural mutants later.
 
         Args:
             batch: natural, told from others or of a climb.
             worth: float [N], what each mutant was worth.
             first: where the corpus has the first mutant that was worth something; it has the others behind it, in their order.
+            known: whether the worker remembers the batch: not one that was answered in parts, so that none of it is climbed from.
 
         Returns:
             Whether it was proposed here: a climb, or mutants told from others.
@@ -214,7 +215,7 @@ class Guide:
             self._ways.learn(way, float(worth.sum()), float(len(batch.x) + batch.model_calls))
         assert isinstance(batch.recipes, Chains)
         # Where a step with the model's help is in it already, bounds would add up.
-        rows = np.flatnonzero(batch.valid & (batch.recipes.assisted == 0))
+        rows = np.flatnonzero(batch.valid & (batch.recipes.assisted == 0) & known)
         # What covered something may have to be climbed from for long, what only came near for as long as it is among the last.
         found = worth[rows] > 0
         finders, others = rows[found], rows[~found]

@@ -14,7 +14,7 @@ from typing import Any
 
 from gate.campaign.deadline import Deadline
 from gate.campaign.described import joined
-from gate.campaign.supervisor import Request, Worker
+from gate.campaign.supervisor import Refused, Request, Worker
 from gate.campaign.wire import Arrays
 from gate.errors import ConfigError, GateError, WorkerError
 
@@ -161,6 +161,11 @@ class Keeper(Worker):
             except GateError as error:
                 relayed.error = error
                 self.given_up = self.given_up or relayed.helper.given_up
+                if isinstance(error, Refused) and relayed.parameters["arm"] == "search" and not relayed.parameters.get("part"):
+                    try:
+                        super().ask("missed")
+                    except GateError as later:
+                        relayed.error = later
             else:
                 if relayed.parameters["arm"] is None:
                     relayed.answered = fields, arrays

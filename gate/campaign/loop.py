@@ -439,7 +439,8 @@ class Campaign:
         arm = batch.arm if batch.arm != "judging" else None
         if batch.kept is not None:
             return self._worker.ask("run_kept", {"arm": arm, "token": batch.kept}, {"earns": earns})
-        return self._worker.ask("run", {"arm": arm}, {"x": batch.x[rows], "earns": earns[rows]})
+        part = {"part": True} if rows != slice(None) and arm is not None else {}
+        return self._worker.ask("run", {"arm": arm, **part}, {"x": batch.x[rows], "earns": earns[rows]})
 
     def _outcome(self, batch: Batch, answer: Answered) -> tuple[Outcome, dict[str, Any], np.ndarray]:
         """What the oracles say of a step; also what the worker says of the arm's map, and what each mutant added, by criterion."""
@@ -460,6 +461,7 @@ class Campaign:
             arrays.get("signature"),
             failed=seen.predicted != labels,
             raised=answer.raised,
+            in_parts=bool(answer.raised) or answer.wasted > 0,
         )
         return outcome, self._map_said(batch.arm, answer), added
 

@@ -211,7 +211,8 @@ class SearchArm:
         guided = False
         if self._guide is not None:
             # A descent is no climb, nor are its mutants natural ones; the guide only has to know that there was a batch.
-            guided = self._guide.take(replace(batch, kept=None) if sought and batch.kept is not None else batch, worth, first)
+            shown = replace(batch, kept=None) if sought and batch.kept is not None else batch
+            guided = self._guide.take(shown, worth, first, known=not outcome.in_parts)
         evolved = self._evolution.take(batch, outcome)
         if evolved or sought or guided or batch.entries is not None:  # an earlier corpus is neither way
             each = np.full(len(batch.x), 1.0 + batch.model_calls / len(batch.x))

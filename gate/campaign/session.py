@@ -23,7 +23,7 @@ from gate.campaign.attribution_work import SIGHT_PASSES
 from gate.campaign.climber import Climber, steering
 from gate.campaign.descender import Descender
 from gate.campaign.descent_options import Descent
-from gate.campaign.forward import Forward
+from gate.campaign.forward import Forward, ModelRaised
 from gate.campaign.halving import Halving
 from gate.campaign.heat_maps import Sight, find_sight, heat_maps
 from gate.campaign.looking import looking_inside
@@ -266,24 +266,37 @@ class Session:
             ],
         }, {}
 
-    def do_run(self, arrays: Arrays, *, arm: str | None) -> Answer:
-        """One batch in one pass: raw outputs and, for an arm with a map, the coverage that its valid samples add."""
+    def do_run(self, arrays: Arrays, *, arm: str | None, part: bool = False) -> Answer:
+        """One batch in one pass: raw outputs and, for an arm with a map, the coverage that its valid samples add.
+
+        With ``part`` it is some of the rows of a batch that made the model raise.
+        """
         x = self._on_device(arrays["x"])
         if arm is None:
             with torch.no_grad():
                 return {}, {"raw": _numpy(self._answer(x, self._preprocess))}
-        acts, raw = self._recorded(x)
-        return self._counted(arm, acts, raw, arrays["earns"])
+        try:
+            acts, raw = self._recorded(x)
+        except ModelRaised:
+            if arm == "search" and not part:
+                self._climber.note_missed()
+            raise
+        return self._counted(arm, acts, raw, arrays["earns"], part=part)
+
+    def do_missed(self, _: Arrays) -> Answer:
+        """Notes a batch of the search that made the model raise in another worker."""
+        self._climber.note_missed()
+        return {}, {}
 
     def do_run_kept(self, arrays: Arrays, *, arm: str, token: int) -> Answer:
         """The same for the mutants of a climb (or, where the token is negative, of a descent), whose passes were kept: no model call."""
         made = self._descender if token < 0 else self._climber
         return self._counted(arm, *made.held.hand_out(token), arrays["earns"])
 
-    def _counted(self, arm: str, acts: dict[str, Tensor], raw: Tensor, earning: np.ndarray) -> Answer:
+    def _counted(self, arm: str, acts: dict[str, Tensor], raw: Tensor, earning: np.ndarray, *, part: bool = False) -> Answer:
         earns = torch.from_numpy(earning)  # stays on the CPU, see gate.coverage.base.split
         suite = self._arms[arm]
-        if arm == "search":
+        if arm == "search" and not part:
             self._climber.note_run(acts)
         batch = suite.batch(acts, self._logits(raw))
         added = suite.update_each(batch, earns=earns)
@@ -310,13 +323,13 @@ class Session:
         assert self._recorder is not None
         return {}, {"raw": _numpy(raw), "acts": _numpy(torch.cat([acts[layer.name] for layer in self._recorder.layers], 1))}
 
-    def do_count(self, arrays: Arrays, *, arm: str) -> Answer:
+    def do_count(self, arrays: Arrays, *, arm: str, part: bool = False) -> Answer:
         """The second half of ``run``: what another worker recorded, counted into an arm's map."""
         assert self._recorder is not None
         layers = self._recorder.layers
         parts = torch.split(self._on_device(arrays["acts"]), [layer.neurons for layer in layers], 1)
         acts = {layer.name: part.contiguous() for layer, part in zip(layers, parts, strict=True)}
-        return self._counted(arm, acts, self._on_device(arrays["raw"]), arrays["earns"])
+        return self._counted(arm, acts, self._on_device(arrays["raw"]), arrays["earns"], part=part)
 
     def do_coverage(self, _: Arrays) -> Answer:
         """What the search arm has covered, by criterion and layer, and what it has not reached."""
