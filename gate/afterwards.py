@@ -22,7 +22,8 @@ from gate.domains.image.limits import Domain
 from gate.errors import ConfigError, DataError, EvidenceError, ModelError, OutputError
 from gate.metrics.evidence import Evidence
 from gate.models.outputs import OutputKind
-from gate.oracles import Observation
+from gate.oracles import Observation, Switches, panel
+from gate.oracles.flaky import answers as kinds
 from gate.policy.load import load_policy
 from gate.policy.positive import check_positive
 from gate.record import judged
@@ -65,6 +66,7 @@ class Reading(BaseModel):
     address_is_whole: bool = True  # whether it had neither
     layers: Literal["auto"] | tuple[str, ...] = "auto"  # watched; see coverage.layers
     neuron: Literal["mean", "max", "element"] = "mean"  # see coverage.neuron
+    oracles: Switches = Switches()  # the policy's, for defects in which the prediction is kept
     domain: Domain | None = None  # the policy's, by which mutants were made; None: of a run that did not say
 
 
@@ -172,24 +174,31 @@ def replay_defect(
     with model_of(run, result, reading, model=model, device=device, tracking_uri=tracking_uri) as loaded:
         worker = loaded.worker
 
-        def answers(name: str, count: int) -> list[tuple[int, float]]:
+        def answers(name: str, count: int, clean: Observation | None = None) -> list[Observation]:
             sample = picture.load(file_of(defect, name, run))
             label = -1 if defect.label is None else defect.label
             if name == "mutant_data" and is_backend(defect):
-                seen = _in_its_way(worker, sample, defect, reading, count)
-            else:
-                seen = replay(worker, sample, label, reading.output_kind, count)
-            return [(int(one.predicted[0]), float(np.nan_to_num(one.probabilities[0]).max())) for one in seen]
+                return _in_its_way(worker, sample, defect, reading, count)
+            known = {} if clean is None else {"before": clean.probabilities, "raw_before": clean.raw}
+            return replay(worker, sample, label, reading.output_kind, count, **known)
 
-        original, mutants = answers("original_data", 1), answers("mutant_data", times)
-        explained = _explained(loaded.worker, run, defect, reading, mutants[0][0], out) if explain else ()
-    lives = any(predicted < 0 if defect.label is None else predicted != defect.label for predicted, _ in mutants)
+        original = answers("original_data", 1)[0]
+        if defect.label is not None and (original.raised or original.silent):
+            raise ModelError(
+                f"The model gives {_said(original, result)} on the seed input as well, so it can't be told whether the defect lives.",
+                where=loaded.uri,
+                hint="Give a model that takes the same inputs as the run's.",
+            )
+        mutants = answers("mutant_data", times, original if defect.label is not None else None)
+        explained = _explained(loaded.worker, run, defect, reading, int(mutants[0].predicted[0]), out) if explain else ()
+    lives = any(_lives(defect, one, reading) for one in mutants)
 
     def named(label: int | None) -> str:
         return visible(result.class_name(label), NAME, isolate=False)
 
-    def said(answer: tuple[int, float]) -> str:
-        return "no finite output" if answer[0] < 0 else f"{named(answer[0])} ({answer[1]:.1%})"
+    def said(seen: Observation) -> str:
+        predicted = int(seen.predicted[0])
+        return f"answered with {_said(seen, result)}" if predicted < 0 else f"read as {_said(seen, result)}"
 
     # A probe was made from nothing: it has no class, and there is no original to run.
     probe = defect.label is None
@@ -200,13 +209,13 @@ def replay_defect(
         else f"{named(defect.label)}, after {operators or 'no operator'}"
     )
     way = f" {way_in_words(defect.oracle, defect.detail)}" if is_backend(defect) else ""
-    steady = len({predicted for predicted, _ in mutants}) == 1
+    steady = len(kinds(mutants)) == 1
     lines = (
         f"defect     {defect.id}: {whose}",
         f"model      {loaded.uri}",
         *((f"registry   {loaded.remark}",) if loaded.remark else ()),
-        *(() if probe else (f"original   read as {said(original[0])}",)),
-        f"{'probe ' if probe else 'mutant'}     read as {said(mutants[0])}{way}" + ("" if steady else f"; not the same in {times} runs"),
+        *(() if probe else (f"original   {said(original)}",)),
+        f"{'probe ' if probe else 'mutant'}     {said(mutants[0])}{way}" + ("" if steady else f"; not the same in {times} runs"),
         f"files      {'  '.join(str(run / defect.files[name]) for name in ('original', 'mutant', 'diff') if name in defect.files)}",
         *explained,
         "the defect lives" if lives else "the defect is gone",
@@ -241,6 +250,28 @@ def _explained(worker: Worker, run: Path, defect: Defect, reading: Reading, pred
     look = look_again(worker, original, mutant, label=defect.label, predicted=seen, coverage=coverage, kind=reading.output_kind)
     written = () if out is None else write_look(look, original, mutant, reading.value_range, out)
     return (*attribution_lines(look.attribution), *((f"written    {'  '.join(map(str, written))}",) if written else ()))
+
+
+def _said(seen: Observation, result: Result) -> str:
+    """One answer in words."""
+    if seen.raised:
+        return f"an exception ({visible(seen.raised[0], NAME, isolate=False)})"
+    if seen.silent:
+        return "no answer in time"
+    predicted = int(seen.predicted[0])
+    if predicted < 0:
+        return "no finite output"
+    return f"{visible(result.class_name(predicted), NAME, isolate=False)} ({float(seen.probabilities[0].max()):.1%})"
+
+
+def _lives(defect: Defect, seen: Observation, reading: Reading) -> bool:
+    """Whether an answer to the defect's file is still wrong: a fault, another class than the label, or what its oracle complains about."""
+    predicted = int(seen.predicted[0])
+    if defect.label is None or predicted < 0:
+        return predicted < 0
+    return predicted != defect.label or any(
+        oracle.name == defect.oracle and bool(oracle.complains(seen)[0]) for oracle in panel(reading.oracles)
+    )
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from gate.campaign.events import EventLog, Observer
 from gate.campaign.judging import JudgingArm
 from gate.campaign.keeper import Keeper
 from gate.campaign.loop import Campaign, Seeds
-from gate.campaign.preflight import Preflight, TooFewSeedsError, predict_all, run_preflight
+from gate.campaign.preflight import Preflight, TooFewSeedsError, run_preflight
 from gate.campaign.reuse import Reuse
 from gate.campaign.run_folder import AnotherCampaignError, RunFolder
 from gate.campaign.search import SearchArm
@@ -51,7 +51,7 @@ from gate.metrics.evidence import (
     RegressionEvidence,
 )
 from gate.metrics.long_tail_hits import MIN_DEFECTS, MIN_ERRORS
-from gate.models.outputs import OutputKind, predictions
+from gate.models.outputs import OutputKind
 from gate.opening import open_campaign
 from gate.oracles import panel
 from gate.policy.load import LoadedPolicy, load_policy
@@ -77,7 +77,7 @@ from gate.result import (
 )
 from gate.triage.confirm import Confirmer
 from gate.triage.long_tail import match, save_matches
-from gate.triage.regression import FRESH_MUTANTS, EarlierRun, read_earlier, replay_earlier, same_classes
+from gate.triage.regression import FRESH_MUTANTS, EarlierRun, read_answers, read_earlier, replay_earlier, same_classes
 from gate.triage.reproducer import Reader, write_reproducers
 from gate.triage.verdicts import Exported, Recurrence, outcomes
 from gate.trust.digest import digest
@@ -314,6 +314,7 @@ def _remember_reading(work: Work, reading: InputSettings, seeds: ImageSet, prefl
         tracking_uri=_public(work.settings.tracking_uri),
         address_is_whole=_public(work.settings.tracking_uri) == work.settings.tracking_uri,
         domain=work.policy.policy.domain,
+        oracles=work.policy.policy.oracles,
     )
     (work.folder.campaign / "reading.json").write_text(said.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
@@ -573,9 +574,10 @@ def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, 
     assert work.seeds is not None
     assert work.confirmer is not None
     settings, seeds = work.settings, work.seeds
-    predicted = predictions(predict_all(worker, tail.x, settings.batch_size), output_kind)
+    predicted = read_answers(worker, tail.x, output_kind, settings.batch_size)
     wrong = np.flatnonzero((predicted != tail.y) & (predicted >= 0))
-    defects = [d for d in work.confirmer.defects if d.natural and d.arm == "search" and d.predicted is not None]
+    # Of which another class was predicted: what kept its prediction has no such failure that could occur elsewhere.
+    defects = [d for d in work.confirmer.defects if d.natural and d.arm == "search" and d.predicted not in (None, d.label)]
     evidence = LongTailEvidence(labels=tuple(map(int, tail.y)), predicted=tuple(map(int, predicted)), kinds=tuple(tail.kinds or ()))
     if len(defects) < MIN_DEFECTS or len(wrong) < MIN_ERRORS:
         work.long_tail = evidence

@@ -217,10 +217,19 @@ def judged_half_note(result: Result) -> str | None:
     return f"from half {result.campaign.judge_half} of the seed inputs only"
 
 
+_FAULTS = {
+    "crash": "an exception",
+    "timeout": "no answer in time",
+    "non_finite": "no finite output",
+    "saturated": "a score that float16 can't hold",
+    "confidence_collapse": "hardly any lead over another class",
+}
+
+
 def outcome_in_words(defect: Defect, result: Result) -> str:
     """What the model made of it: ``seven became one``, ``seven gave no finite output``; a probe is of no class."""
     label = visible(label_in_words(defect, result), NAME)
-    if defect.predicted is not None:
+    if defect.predicted is not None and defect.predicted != defect.label:
         return f"{label} became {visible(result.class_name(defect.predicted), NAME)}"
     return f"{label} gave {visible(fault_in_words(defect), NAME)}"
 
@@ -231,8 +240,9 @@ def label_in_words(defect: Defect, result: Result) -> str:
 
 
 def fault_in_words(defect: Defect) -> str:
-    """What the oracle complains about, where it is not another class."""
-    return "no finite output" if defect.oracle == "non_finite" else defect.oracle.replace("_", " ")
+    """What the oracle complains about, where it is not another class; of an exception its type and first line, which are the model's."""
+    known = _FAULTS.get(defect.oracle, defect.oracle.replace("_", " "))
+    return f"{known} ({defect.detail})" if defect.oracle == "crash" and defect.detail else known
 
 
 def recipe_in_words(defect: Defect) -> str:
