@@ -65,6 +65,7 @@ class Regressed:
     rate: float | None  # ``regression_rate``; None where the run has no defect
     interval: tuple[float, float] | None  # Wilson, at 95 %
     ways: Mapping[str, int]  # how they recur: file, seed, fresh
+    recurs: Mapping[str, Literal["file", "seed", "fresh"] | None]  # by defect
     causes: tuple[CauseRegressed, ...]  # the worst first
 
     @property
@@ -145,6 +146,7 @@ def regress(
         rate=recurring / len(recurrences) if recurrences else None,
         interval=wilson(recurring, len(recurrences), CONFIDENCE) if recurrences else None,
         ways={way: ways[way] for way in ("file", "seed", "fresh")},
+        recurs={one.defect.id: one.why for one in recurrences},
         causes=_causes(result, outcomes(recurrences, exported)),
     )
 
