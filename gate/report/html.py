@@ -424,6 +424,7 @@ def _campaign_facts(campaign: CampaignSummary | None) -> list[tuple[str, str]]:
         ("Device time of the search", duration(campaign.device_hours * 3600)),
         ("Ended because", stop_reason_in_words(campaign)),
         *([("Findings of mixed precision alone, no defects", count(campaign.precision_only))] if campaign.precision_only else []),
+        *([("Findings too near to a threshold, no defects", count(campaign.too_close))] if campaign.too_close else []),
         ("Campaign seed", str(campaign.seed)),
         ("Started", moment(campaign.started_at) or "not recorded"),
         ("Resumed", "yes" if campaign.resumed else "no"),

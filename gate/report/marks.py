@@ -16,6 +16,7 @@ __all__ = ["marks_page", "probes_page"]
 
 _MOST_CLASSES = 12
 _ORACLES = {
+    "crash": ("Answers without an exception", "an exception instead of an answer"),
     "non_finite": ("Answers with numbers", "an answer that is not a number"),
     "batch_dependence": ("Same answer in any batch", "another answer beside other inputs"),
     "numeric_path:channels_last": ("Same answer in another memory layout", "another answer with channels last"),
