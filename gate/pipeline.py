@@ -794,11 +794,11 @@ def _finish(work: Work, result: Result) -> Outcome:
     work.deadline.begin("the reports were written")
     work.events.emit("phase", name="report")
     work.folder.forget_earlier()
+    _write_reproducers(work, result)  # which the report names
     write(result, work.folder.path)
     if result.campaign is not None and result.verdict is not Verdict.ERROR and not result.partial:
         work.folder.drop_other_defects({defect.id for defect in result.defects})
         work.folder.drop_other_flaky({finding.id for finding in result.quarantine})
-    _write_reproducers(work, result)
     published, problem = None, None
     if work.reference is not None and _wants_publishing(work):
         work.deadline.begin("the result was published")

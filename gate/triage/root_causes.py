@@ -31,6 +31,7 @@ def root_causes(defects: Sequence[Defect], classes: Sequence[str]) -> tuple[Root
                 predicted=example.predicted,
                 family=example.family,
                 range=range_of(members),
+                explained=sum(member.attribution is not None for member in members),
             )
         )
     return tuple(sorted(causes, key=lambda cause: (-cause.size, cause.id)))
