@@ -122,9 +122,7 @@ class _Card:
             "badges": [(_TONES[cause.status], STATUS_WORD[cause.status])] if cause.status else [],
             "type": _type(cause),
             "size_words": size_in_words(cause, len(self._result.defects)),
-            "ranges": [
-                f"{visible(key.replace('_', ' '), 40)} {low:.3g} to {high:.3g}" for key, (low, high) in list(cause.range.items())[:4]
-            ],
+            "ranges": _ranges(cause),
             "repair": cause.repair,
             "example": name,
             "anchor": self._anchors.get(name),
@@ -224,6 +222,15 @@ class _Card:
         if (self._folder / "defects" / name / "test_defect.py").is_file():
             commands.append(("As a test", f"pytest RUN/defects/{name}/test_defect.py"))
         return commands
+
+
+def _ranges(cause: RootCause) -> list[str]:
+    """What tells how strong the changes are, two of them at most: the title says the first one in its unit."""
+    told = []
+    for key, (low, high) in list(cause.range.items())[:2]:
+        values = f"{low:.3g}" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g}"
+        told.append(f"{visible(key.replace('_', ' '), 40)} {values}".replace(" -", " \u2212"))
+    return told
 
 
 def _type(cause: RootCause) -> dict[str, str] | None:
