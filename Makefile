@@ -12,7 +12,7 @@ TESTS := $(VENV)/.ready-to-test
 IMAGENET := $(VENV)/.ready-for-imagenet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-imagenet test test-slow test-properties lint format docs bench-coverage bench-throughput bench-guidance bench-adversarial gpu-check chromium
+.PHONY: help demo demo-imagenet test test-slow test-properties lint format docs bench-coverage bench-throughput bench-guidance bench-adversarial bench-triage gpu-check chromium
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -58,6 +58,9 @@ bench-guidance: $(RUNS)  ## measure what guidance is worth beside random search,
 
 bench-adversarial: $(RUNS)  ## measure what the gate's attacks find beside plain PGD, at equal work
 	$(BIN)/python -m benchmarks.adversarial
+
+bench-triage: $(RUNS)  ## plant causes of failure and see whether triage names them
+	$(BIN)/python -m benchmarks.triage
 
 gpu-check: $(RUNS)  ## try the gate on a CUDA device and print a table
 	$(BIN)/python -m benchmarks.gpu_check
