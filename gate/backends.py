@@ -17,7 +17,7 @@ from gate.oracles.numeric_path import NumericPath
 from gate.randomness import generator
 from gate.result import PathsSummary, PathTally
 from gate.triage.allowance import Allowance
-from gate.triage.backends import COMPARED, Compared, Disagreement, Input, compare, confirm, identity_of
+from gate.triage.backends import COMPARED, Compared, Disagreement, Input, compare, confirm, identity_of, passes_of
 from gate.work import Work
 
 __all__ = ["PART", "compare_paths"]
@@ -26,9 +26,10 @@ PART = 0.2  # of the allowance, at most
 SEEDS = 64
 MUTANTS = 64
 FEWEST = 4  # inputs below which a comparison says too little
+ROUNDING = 24  # forward passes by which the inputs on the slow paths may exceed their share
 AGAIN = 1 / 3  # of what may be spent, kept for running inputs again whose answers changed
 EXAMPLES = 3  # defects of one root cause; the others are counted
-REPLAYS = 2
+REPLAYS = 1  # by itself, after it was seen in a batch: the model is deterministic
 COMPILING = 20_000  # forward-equivalents that compiling counts as
 COMPILE_SECONDS = 60.0  # that it may well take
 
@@ -47,7 +48,7 @@ def compare_paths(work: Work, worker: Worker, domain: InputDomain, preflight: Pr
         work.paths = PathsSummary(reason="the policy switches both oracles off (oracles.numeric_path, oracles.batch_dependence)")
         return
     part = Allowance(min(int(PART * work.allowance.calls), work.allowance.left), within=work.allowance)
-    count = min(SEEDS + MUTANTS, int(part.calls * (1 - AGAIN)) // COMPARED)
+    count = min(SEEDS + MUTANTS, (int(part.calls * (1 - AGAIN)) - ROUNDING) // COMPARED)
     if not preflight.deterministic:
         work.paths = PathsSummary(reason="two answers were not compared, because the model is not deterministic")
         return
@@ -130,7 +131,7 @@ def _confirm(
         one, cause = inputs[found.row], _cause(inputs, found)
         if made[cause] >= EXAMPLES or identity_of(one, found, work.classes) in work.confirmer.found_by:
             continue
-        if not part.take(REPLAYS * (2 if found.oracle == NumericPath.name else 3)):
+        if not part.take(REPLAYS * passes_of(found)):
             return
         work.deadline.begin("another answer was looked at again")
         defect = confirm(worker, domain, one, found, work.classes, work.folder.path, preflight.output_kind, REPLAYS)

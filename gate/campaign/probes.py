@@ -31,7 +31,7 @@ from gate.oracles.unjustified_confidence import UnjustifiedConfidence
 __all__ = ["Probed", "Tally", "run_probes"]
 
 # Samples that a probe takes once it was answered: in company, beside a seed input, and on each path.
-_COMPARED = 2 + len(NumericPath.PLAIN)
+_COMPARED = 2 + NumericPath.passes_per_input()
 
 
 @dataclass(frozen=True)
@@ -143,18 +143,20 @@ def run_probes(
                 complains = BatchDependence().complains(alone, company)
                 done.tallies[BatchDependence.name] = _compared(complains, alone, company, compared)
             for path in NumericPath.PLAIN if asked.numeric_path.on else ():
-                if late(len(calm)):
+                some = NumericPath.sparsely(path, len(calm))
+                if late(len(some) * NumericPath.PATHS[path].passes):
                     done.late = True
                     break
                 begin(f"the probes were answered on the numeric path {path}")
-                other = _on_path(worker, path, calm, batch_size)
+                other = _on_path(worker, path, [calm[row] for row in some], batch_size)
                 if other is None:
                     done.untaken = (*done.untaken, path)
                     continue
-                done.model_calls += len(calm)
-                answers = seen(other)
+                done.model_calls += len(some)
+                first, answers = seen(alone.raw[some]), seen(other)
                 name = f"{NumericPath.name}:{path}"
-                done.tallies[name] = _compared(NumericPath(path).complains(alone, answers), alone, answers, compared)
+                complains = NumericPath(path).complains(first, answers)
+                done.tallies[name] = _compared(complains, first, answers, [compared[row] for row in some])
         except Refused as error:  # each was answered alone, so it is the company or the path
             done.stopped = f"the model raised where answers were compared: {exception_in_words(error)}"
     except (BudgetSpent, Interrupted) as error:

@@ -20,6 +20,7 @@ class Path:
     served: str  # how a model is served that runs so, after "when served"
     drift: float | None  # two answers may be so far apart; None: any distance, as long as they agree on a class
     margin: float  # by which both answers must lead the other's class before the change of class counts
+    passes: int = 1  # that one pass may take as long as, where the device has no fast kernels for it, as CPUs have none
 
 
 class NumericPath(PairOracle):
@@ -38,17 +39,28 @@ class NumericPath(PairOracle):
     # clear lead, counts.
     PATHS: ClassVar[dict[str, Path]] = {
         "channels_last": Path("with channels last in memory", 1e-3, 1e-3),
-        "float64": Path("in double precision (float64)", 1e-3, 1e-3),
+        "float64": Path("in double precision (float64)", 1e-3, 1e-3, 8),
         "compiled": Path("compiled by torch.compile", 1e-3, 1e-3),
-        "float16": Path("in half precision (float16)", 0.25, 0.125),
+        "float16": Path("in half precision (float16)", 0.25, 0.125, 16),
         "bfloat16": Path("in half precision (bfloat16)", 0.5, 0.25),
         "int8": Path("with 8-bit integers (int8, dynamic quantisation)", None, 0.25),
     }
-    PLAIN: ClassVar[tuple[str, ...]] = ("channels_last", "float64", "bfloat16", "float16", "int8")  # those that cost no more than a pass
+    PLAIN: ClassVar[tuple[str, ...]] = ("channels_last", "bfloat16", "int8", "float64", "float16")  # that need no preparation
+    SPARSE: ClassVar[int] = 4  # a path of several passes is taken by one input in so many
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._may = self.PATHS[path]
+
+    @classmethod
+    def sparsely(cls, path: str, count: int) -> range:
+        """Which of ``count`` inputs take a path, evenly spaced."""
+        return range(0, count, 1 if cls.PATHS[path].passes == 1 else cls.SPARSE)
+
+    @classmethod
+    def passes_per_input(cls) -> int:
+        """Forward passes that one input takes on all plain paths, on average, rounded up."""
+        return sum(-(-cls.PATHS[path].passes // cls.SPARSE) if cls.PATHS[path].passes > 1 else 1 for path in cls.PLAIN)
 
     def complains(self, first: Observation, second: Observation) -> np.ndarray:
         """bool [N]: answers further apart than the path explains."""

@@ -41,12 +41,13 @@ __all__ = [
     "disagree_again",
     "identity_of",
     "is_backend",
+    "passes_of",
     "run_as_found",
     "way_in_words",
 ]
 
 ALONE, COMPANY = "alone", "company"  # which of two answers is the wrong one, where they depend on the batch
-COMPARED = 2 + len(NumericPath.PLAIN)  # forward passes of one input: in a batch, alone, and on each path
+COMPARED = 2 + NumericPath.passes_per_input()  # forward passes of one input: in a batch, alone, and on the paths
 NON_FINITE = "non-finite"
 
 
@@ -142,22 +143,22 @@ def compare(
     done.answers = answers = seen(_forward(worker, x, batch_size))
     if alone:
         _compare_alone(worker, x, done, allowance, seen, begin)
-    right = answers.predicted == labels
     for path in paths:
-        if not allowance.take(len(x) + (prices or {}).get(path, 0)):
+        some = np.array(NumericPath.sparsely(path, len(x)))
+        if not allowance.take(len(some) * NumericPath.PATHS[path].passes + (prices or {}).get(path, 0)):
             done.untaken[path] = "there was no budget for it"
             continue
         begin(f"inputs were answered on the numeric path {path}")
-        raw = _on_path(worker, path, x, batch_size)
+        raw = _on_path(worker, path, x[some], batch_size)
         if raw is None:
             done.untaken[path] = "the model or the device can't take it"
             continue
-        other, oracle = seen(raw), NumericPath(path)
-        distance = apart(answers, other)
-        rows = np.flatnonzero(oracle.turned(answers, other) & right)
-        _note(
-            done, f"{oracle.name}:{path}", distance, [Disagreement(int(row), oracle.name, path, int(other.predicted[row])) for row in rows]
-        )
+        first, other = (observe(one, output_kind, labels[some]) for one in (answers.raw[some], raw))
+        distance, oracle = np.zeros(len(x)), NumericPath(path)
+        distance[some] = apart(first, other)
+        places = np.flatnonzero(oracle.turned(first, other) & (first.predicted == first.labels))
+        turned = [Disagreement(int(some[place]), oracle.name, path, int(other.predicted[place])) for place in places]
+        _note(done, f"{oracle.name}:{path}", len(some), distance, turned)
     return done
 
 
@@ -186,12 +187,12 @@ def _compare_alone(
         wrong_in_company = company.predicted[row] != company.labels[row]
         way, predicted = (COMPANY, company.predicted[row]) if wrong_in_company else (ALONE, alone.predicted[row])
         found.append(Disagreement(int(row), oracle.name, way, int(predicted)))
-    _note(done, oracle.name, apart(alone, company), found)
+    _note(done, oracle.name, len(x), apart(alone, company), found)
 
 
-def _note(done: Compared, name: str, distance: np.ndarray, found: list[Disagreement]) -> None:
+def _note(done: Compared, name: str, tried: int, distance: np.ndarray, found: list[Disagreement]) -> None:
     found.sort(key=lambda one: (-distance[one.row], one.row))
-    done.tallies[name] = Tally(len(distance), len(found), float(distance.max()))
+    done.tallies[name] = Tally(tried, len(found), float(distance.max()))
     done.found += found
 
 
@@ -220,7 +221,7 @@ def confirm(
         classes: names.
         folder: the run folder.
         output_kind: how to read the model's output.
-        times: how often it is run, two forward passes each (three in company).
+        times: how often it is run, at ``passes_of`` each.
 
     Its folder must not be there yet; see ``identity_of``.
     """
@@ -273,6 +274,11 @@ def confirm(
     finally:
         if not known:
             shutil.rmtree(place, ignore_errors=True)
+
+
+def passes_of(found: Disagreement) -> int:
+    """Forward passes that running one input again as it was found counts as."""
+    return 1 + (NumericPath.PATHS[found.way].passes if found.oracle == NumericPath.name else 2)
 
 
 def is_backend(defect: Defect) -> bool:
