@@ -130,3 +130,12 @@ def test_events_are_lines_of_json_at_once_on_disk_and_shown_to_observers(tmp_pat
     assert [event["event"] for event in seen] == ["step", "verdict"]
     EventLog(tmp_path / "events.jsonl").emit("again")
     assert len((tmp_path / "events.jsonl").read_bytes().splitlines()) == 2
+
+
+def test_flaky_findings_of_an_earlier_run_go_and_what_is_not_ours_stays(tmp_path: Path) -> None:
+    folder = RunFolder.prepare(tmp_path / "out", {})
+    folder.drop_other_flaky(set())  # there may be none
+    for name in ("f-0123456789ab", "f-ba9876543210", "notes"):
+        (folder.path / "quarantine" / name).mkdir(parents=True)
+    folder.drop_other_flaky({"f-ba9876543210"})
+    assert {path.name for path in (folder.path / "quarantine").iterdir()} == {"f-ba9876543210", "notes"}
