@@ -3,6 +3,8 @@
 A rule needs facts: which oracle complained, how much of the input changed and how, where the answer comes from, and what the features lie
 near. A fact may be missing, because the budget ended before it was found. Then a rule goes by what is known, and where no rule fits that
 might have fitted with the fact, the type is left open. "unclear" is said only where everything was looked at and nothing fits.
+
+The one exception to the order: where a mark leads to a defect's class, but its change is not like that mark, the later rules are asked first.
 """
 
 from __future__ import annotations
@@ -69,6 +71,7 @@ class Facts:
     area: float | None = None  # share of the positions that changed, 0 to 1
     tone: float | None = None  # share of the change that one linear change of every value explains, 0 to 1
     shortcut: str | None = None  # why it is one mark that moves everything to one class; None where it is not
+    leads_there: str | None = None  # a mark that is a shortcut to its predicted class, in words, whatever this change looks like
     kinship: Kinship | None = None
 
 
@@ -112,6 +115,8 @@ def classify(defect: Defect, facts: Facts) -> tuple[str | None, str]:
             f"The two classes are neighbours in feature space, and the mutant lies with them (cosine {kin.own:.2f} to its own, "
             f"{kin.other:.2f} to the predicted one) and not with a third ({kin.third:.2f})."
         )
+    if facts.leads_there is not None:
+        return "shortcut", f"No other rule fits, and {facts.leads_there}."
     missing = _missing(defect, facts, heat_known=heat is not None)
     if missing:
         return None, f"Not told, for {' and '.join(missing)} not looked at."
@@ -161,7 +166,7 @@ def types_of_causes(defects: Sequence[Defect]) -> dict[str, tuple[str | None, st
         kind = most_common_type(defect.type for defect in members)
         example = min((defect for defect in members if defect.type == kind), key=lambda defect: (defect.severity, defect.id))
         told = [defect for defect in members if defect.type is not None]
-        share = f"{sum(defect.type == kind for defect in told)} of {len(told)} defects of it that were told apart. "
+        share = f"Of its {len(told)} defects whose type could be told, {sum(defect.type == kind for defect in told)} are of this one. "
         found[cause] = (kind, (share if len(told) > 1 else "") + (example.type_reason or ""))
     return found
 

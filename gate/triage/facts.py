@@ -90,6 +90,7 @@ def facts_of(
             area=changes[defect.id].area if defect.id in changes else None,
             tone=changes[defect.id].tone if defect.id in changes else None,
             shortcut=_mark_of(defect, changes.get(defect.id), marks),
+            leads_there=_mark_to(defect, marks),
             kinship=kin.get(defect.id),
         )
         for defect in defects
@@ -100,14 +101,19 @@ def facts_of(
     return found
 
 
-def _mark_of(defect: Defect, change: Change | None, marks: MarksSummary | None) -> str | None:
-    """Why a defect belongs to a universal mark that is a shortcut."""
-    if marks is None or change is None:
-        return None
-    for mark in marks.marks:
-        if mark.shortcut and mark.label == defect.predicted != defect.label and _like(change, mark):
-            return f"One {mark.kind}, laid on every input, moves {mark.rate:.0%} of them to this class; this change is like it."
+def _mark_to(defect: Defect, marks: MarksSummary | None, change: Change | None = None) -> str | None:
+    """The universal mark that is a shortcut to a defect's predicted class, in words; given a change, only where it is like that mark."""
+    for mark in () if marks is None else marks.marks:
+        leads = mark.shortcut and mark.label == defect.predicted != defect.label and defect.label is not None
+        if leads and (change is None or _like(change, mark)):
+            return f"one {mark.kind}, laid on every input, moves {mark.rate:.0%} of them to this class"
     return None
+
+
+def _mark_of(defect: Defect, change: Change | None, marks: MarksSummary | None) -> str | None:
+    """Why a defect belongs to a universal mark that is a shortcut; None where its change is not like one."""
+    words = None if change is None else _mark_to(defect, marks, change)
+    return None if words is None else f"O{words[1:]}; this change is like it."
 
 
 def _like(change: Change, mark: UniversalMark) -> bool:

@@ -91,6 +91,9 @@ def test_a_change_like_a_mark_that_is_a_shortcut_to_its_class_belongs_to_it(tmp_
     assert marked(mark("blend", 1)) == [False, False, True]
     assert marked(mark("patch", 2)) == [False, False, False]
     assert marked(mark("patch", 1, shortcut=False)) == [False, False, False]
+    leads = [facts.leads_there is not None for facts in looked_at(tmp_path, found, marks=mark("patch", 1)).values()]
+    assert leads == [True, True, True]  # whatever the change looks like
+    assert not any(facts.leads_there for facts in looked_at(tmp_path, found, marks=mark("patch", 2)).values())
 
 
 def led(tmp_path: Path, to: list[int], labels: list[int]) -> list[bool]:

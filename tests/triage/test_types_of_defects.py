@@ -87,6 +87,15 @@ def test_a_shortcut_comes_before_what_a_local_change_would_be() -> None:
     assert classify(defect(), Facts(area=0.01, shortcut="One patch.")) == ("shortcut", "One patch.")
 
 
+def test_a_mark_to_its_class_is_the_answer_where_no_other_rule_has_one() -> None:
+    led = {"leads_there": "one patch leads there"}
+    turned = {"families": ("geometry",), "attribution": heat(0.1)}
+    assert kind(Facts(area=0.6, tone=0.1, kinship=STILL_OWN, **led), **turned) == "shortcut"
+    assert kind(Facts(area=0.6, tone=0.1, **led), families=("geometry",)) == "shortcut"
+    assert kind(Facts(area=0.6, tone=0.1, kinship=BETWEEN, **led), **turned) == "concept-confusion"
+    assert kind(Facts(area=0.9, tone=0.9, **led)) == "global-drift"
+
+
 def test_a_change_of_tone_is_global_drift() -> None:
     assert kind(Facts(area=0.9, tone=0.75)) == "global-drift"
     assert kind(Facts(area=0.9, tone=0.74)) is None
@@ -157,7 +166,7 @@ def test_the_reason_of_a_root_cause_counts_those_that_could_be_told() -> None:
     found = classified([defect(1, severity=0.9), defect(2, severity=0.1), defect(3)], facts)
     kind, reason = types_of_causes(found)["rc-1"]
     assert kind == "global-drift"
-    assert str(reason).startswith("2 of 3 ")
+    assert str(reason).startswith("Of its 3 defects whose type could be told, 2 ")
     assert "95%" in str(reason)  # the mildest
 
 
