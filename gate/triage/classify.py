@@ -4,7 +4,7 @@ A rule needs facts: which oracle complained, how much of the input changed and h
 near. A fact may be missing, because the budget ended before it was found. Then a rule goes by what is known, and where no rule fits that
 might have fitted with the fact, the type is left open. "unclear" is said only where everything was looked at and nothing fits.
 
-The one exception to the order: where a mark leads to a defect's class, but its change is not like that mark, the later rules are asked first.
+One exception to the order: where a mark leads to a defect's class, but its change is not like that mark, later rules are asked first.
 """
 
 from __future__ import annotations
