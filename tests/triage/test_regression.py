@@ -12,6 +12,7 @@ from known_model import CLASSES, NumpyWorker, images, reads_stripes
 
 from gate.campaign.batch import Finding
 from gate.campaign.loop import Seeds
+from gate.campaign.supervisor import Refused
 from gate.corpus.export import half_of
 from gate.domains.image import picture
 from gate.domains.image.domain import ImageDomain
@@ -19,7 +20,7 @@ from gate.domains.image.image_set import sample_ids
 from gate.domains.image.limits import Domain
 from gate.errors import DataError
 from gate.models.outputs import OutputKind, probabilities
-from gate.result import ModelInfo, Result, Verdict
+from gate.result import Minimal, ModelInfo, Result, Verdict
 from gate.triage.confirm import Confirmer
 from gate.triage.regression import FRESH_MUTANTS, read_earlier, replay_earlier
 from gate.triage.verdicts import Recurrence
@@ -198,3 +199,46 @@ def test_missing_files_and_files_from_elsewhere_are_refused(earlier: tuple[Resul
         defect = result.defects[0].model_copy(update={"files": {**result.defects[0].files, "mutant_data": path}})
         with pytest.raises(DataError, match="lacks a file"):
             replayed((result.model_copy(update={"defects": (defect,)}), folder), reads_stripes)
+
+
+def test_all_three_are_told_of_every_defect(earlier: tuple[Result, Path]) -> None:
+    by_file, by_seed, neither = replayed(earlier, only(mutant(earlier, 0), X[5]))
+    assert (by_file.file, by_file.seed, by_seed.file, by_seed.seed) == (True, False, False, True)
+    assert (neither.file, neither.seed, neither.fresh) == (False, False, ())
+    assert len(by_file.fresh) == len(by_seed.fresh) == FRESH_MUTANTS
+    assert not any(by_file.fresh)
+    wrong_everywhere = replayed(earlier, wrong)
+    assert [(one.file, one.seed, all(one.fresh)) for one in wrong_everywhere] == [(True, True, True)] * 3
+
+
+def test_fresh_mutants_of_a_minimised_defect_are_as_strong_as_it_was_found(earlier: tuple[Result, Path]) -> None:
+    result, folder = earlier
+    minimal = Minimal(
+        found_recipe=({"operator": "patch", "severity": 0.9}, {"operator": "fog", "severity": 0.1}),
+        found_severity=1.0,
+        found_area=1.0,
+        area=0.1,
+        model_calls=5,
+        complete=True,
+    )
+    weak = {**result.defects[0].recipe[0], "severity": 0.3}
+    first = result.defects[0].model_copy(update={"minimal": minimal, "recipe": (weak,), "severity": 0.3})
+    steps: list[tuple[str, float]] = []
+    domain = ImageDomain(Domain(), (8, 8, 1), np.uint8, (0.0, 255.0))
+    step = domain.step
+    domain.step = lambda name, severity, draw: steps.append((name, severity)) or step(name, severity, draw)  # type: ignore[method-assign]
+    replayed((result.model_copy(update={"defects": (first,)}), folder), reads_stripes, domain=domain)
+    assert set(steps) == {("patch", 0.9)}
+
+
+def test_a_file_that_the_model_raises_on_recurs_and_the_others_are_asked(earlier: tuple[Result, Path]) -> None:
+    bad = mutant(earlier, 1).tobytes()
+
+    class Raising(NumpyWorker):
+        def call(self, operation: str, parameters: Any = None, arrays: Any = None, **more: Any) -> Any:
+            if arrays is not None and any(one.tobytes() == bad for one in arrays["x"]):
+                raise Refused("no such picture")
+            return super().call(operation, parameters, arrays)
+
+    found = replayed(earlier, reads_stripes, worker=Raising(reads_stripes))
+    assert [one.why for one in found] == [None, "file", None]
