@@ -100,6 +100,7 @@ def _environment() -> Environment:
     environment.filters["anchor"] = _anchor
     environment.filters["drawn"] = drawn
     environment.filters["thousands"] = count
+    environment.filters["with_code"] = _with_code
     return environment
 
 
@@ -107,6 +108,11 @@ def _finalize(value: Any) -> Any:
     # Data URIs, style and script come as Markup from this package; all else is text from outside.
     # No line may begin with the percent sign of the number before it.
     return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value).replace(" %", "\u00a0%")
+
+
+def _with_code(text: str) -> Markup:
+    """A sentence in which commands stand between backticks."""
+    return Markup(re.sub(r"`([^`]{1,120})`", r"<code>\1</code>", str(Markup.escape(_finalize(text)))))
 
 
 def _anchor(text: str) -> str:

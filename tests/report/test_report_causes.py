@@ -94,6 +94,13 @@ def test_earlier_root_causes_say_what_became_of_them(tmp_path: Path) -> None:
     assert earlier["rows"][0]["when"] == "2 runs ago"
 
 
+def test_a_repair_shows_commands_as_such_and_runs_nothing(tmp_path: Path) -> None:
+    result = make_run(tmp_path, Verdict.FAIL, 3)
+    said = "Use `gate corpus export` for `<script>`, <b>not</b> `this."
+    page = html.render(result.model_copy(update={"root_causes": (result.root_causes[0].model_copy(update={"repair": said}),)}), tmp_path)
+    assert "Use <code>gate corpus export</code> for <code>&lt;script&gt;</code>, &lt;b&gt;not&lt;/b&gt; `this." in page
+
+
 def test_faults_come_first_then_the_reasons_then_root_causes(tmp_path: Path) -> None:
     page = html.render(make_run(tmp_path, Verdict.FAIL, 12, faults=True), tmp_path)
     order = re.findall(r'<section id="(\w+)"', page)

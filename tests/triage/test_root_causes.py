@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gate.result import Defect
+from gate.result import Attribution, Defect
 from gate.triage.identity import defect_id, root_cause_id
 from gate.triage.root_causes import root_causes
 
@@ -44,6 +44,11 @@ def test_the_largest_comes_first_and_shows_its_mildest_defect() -> None:
         (3, "d-000000000003", "cat read as truck under weather (fog; severity from 0.2)"),
         (1, "d-000000000001", "cat read as dog under weather (fog; severity from 0.5)"),
     ]
+
+
+def test_a_root_cause_counts_its_explained_defects() -> None:
+    found = [defect(1, attribution=Attribution()), defect(2), defect(3, predicted=2)]
+    assert [cause.explained for cause in root_causes(found, CLASSES)] == [1, 0]
 
 
 def test_class_prediction_and_family_tell_them_apart() -> None:
