@@ -78,6 +78,19 @@ def test_a_layer_that_is_called_twice_is_restored_both_times() -> None:
     assert named[0][2] == pytest.approx(1.0, abs=0.1)
 
 
+def test_what_is_changed_in_place_behind_a_layer_is_restored_as_it_was_before() -> None:
+    class Negated(PlantedLinear):
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = self.hidden(x.flatten(1))
+            hidden.neg_()
+            return self.head((-hidden).relu())
+
+    for most in (1000, 4):  # all of them, and a few that gradients choose
+        named, _, _ = restored(Negated().eval(), pair(), most=most)
+        assert named[0][:2] == ("hidden", PLANTED)
+        assert named[0][2] == pytest.approx(1.0, abs=0.1)
+
+
 class Recurrent(nn.Module):
     """An LSTM whose output is a tuple; only its first unit is read."""
 
@@ -166,13 +179,17 @@ def test_a_broken_answer_is_traced_to_the_first_layer_that_is_not_finite(broken:
 def test_a_prediction_that_was_kept_is_restored_by_half_of_its_margin() -> None:
     module = PlantedConv().eval()
     with torch.no_grad():
-        module.head.weight[1, PLANTED] *= 0.3  # the margin falls, the prediction stays
+        module.head.weight[1, PLANTED] *= 0.2  # the margin falls, the prediction stays
+        module.hidden.weight[2], module.hidden.bias[2] = module.hidden.weight[PLANTED], module.hidden.bias[PLANTED]
+        module.head.weight[:, 2] = torch.tensor([0.0, 5.0])  # and another channel has a quarter as much to do with it
     answers = module(pair().permute(0, 3, 1, 2))
     assert answers.argmax(1).tolist() == [0, 0]
     named, _, _ = restored(module, pair())
     assert named[0][1] == PLANTED
     assert named[0][3]
-    assert not any(back for _, neuron, effect, back in named if effect < 0.5)
+    assert named[1][1] == 2
+    assert 0.01 < named[1][2] < 0.5
+    assert not named[1][3]
 
 
 def test_what_has_nothing_to_win_says_so() -> None:
