@@ -4,7 +4,8 @@ What is tried is only ever less than what was there: nothing is made stronger, n
 best one so far only where it is valid under the policy, fails the same way (same oracle, same predicted class or fault, with the oracle's
 margin), and is simpler in the order of ``gate.triage.simpler``; that order has no circles, so every search ends. In turn:
 
-1. *Operators.* The recipe without each of its steps, and each step alone; the simplest that still fails, until none does.
+1. *Operators.* The recipe without each of its steps, and each step alone; the simplest that still fails, until none does. Once more after
+   severities have got lower.
 2. *Severities*, the greatest first, by bisection between 0 and the severity that fails. Failing is not monotone in severity (a picture
    turned by 10 degrees may be read right and one turned by 8 wrong), so bisection finds a *local* minimum: a severity that fails with one
    at most ``TOLERANCE`` below it that does not, which need not be the smallest one that fails.
@@ -43,9 +44,9 @@ from gate.oracles.crash import Crash
 from gate.oracles.timeout import Timeout
 from gate.result import Defect, Minimal
 from gate.triage.allowance import Allowance
-from gate.triage.defect_files import remade
+from gate.triage.defect_files import remade, write_description
 from gate.triage.forms import Form, Forms
-from gate.triage.simpler import changed_share, defect_simplicity
+from gate.triage.simpler import Simplicity, changed_share, defect_simplicity
 
 __all__ = ["TOLERANCE", "Minimiser", "in_turn"]
 
@@ -76,6 +77,7 @@ class _Open:
     search: Search
     asked: list[Form] = field(default_factory=list)  # candidates whose answers the search waits for
     known: dict[bytes, bool] = field(default_factory=dict)  # by a digest of the mutant: whether it fails the same way
+    sound: set[Simplicity] = field(default_factory=set)  # of what is asked: simpler than the best, and valid
     calls: int = 0
     done: bool = False  # the search has come to its end
 
@@ -144,25 +146,20 @@ class Minimiser:
         sample = max(1, seeds.x[:1].nbytes)
         self._at_once = max(8, min(batch_size, _MEMORY // (BLOCKS[-1] ** 2 * sample)))
 
-    def minimise(self, defects: list[Defect]) -> int:
-        """Makes the defects simpler; items of the list are replaced as soon as their folder is whole.
-
-        Returns:
-            How many of them are minimal now, as far as the search goes.
-        """
+    def minimise(self, defects: list[Defect]) -> None:
+        """Makes the defects simpler; items of the list are replaced as soon as their folder is whole."""
         waiting = [defect for defect in in_turn(defects) if self._suits(defect)]
         opened: list[_Open] = []
-        minimal = 0
         while True:
             while waiting and self._may_begin(len(opened), EXPECTED):
                 one = self._begin(waiting.pop(0))
                 if one is not None:
                     opened.append(one)
             if not opened:
-                return minimal
+                return
             opened, ended = self._round(opened)
             for one in ended:
-                minimal += self._finish(one, defects)
+                self._finish(one, defects)
 
     def find_parts(self, defects: list[Defect], per_root_cause: int) -> None:
         """Looks for the smallest part of the change that is enough, for the simplest minimised defects of each root cause whose recipes are
@@ -229,25 +226,24 @@ class Minimiser:
         if not self._run_all(wanted):
             return [], [*ended, *goes_on]
         for one in goes_on:
-            one.go_on([one.known[form.digest] and form.key < one.best.key for form in one.asked])
+            one.go_on([form.key in one.sound and one.known[form.digest] for form in one.asked])
         return goes_on, ended
 
     def _unknown(self, one: _Open) -> list[Form]:
-        """The candidates that only the model can tell: neither known, nor no simpler, nor invalid."""
-        asked: dict[bytes, Form] = {}
-        for form in one.asked:
-            name = form.digest
-            if name not in one.known and form.key < one.best.key:
-                asked.setdefault(name, form)
-            else:
-                one.known.setdefault(name, False)
-        if not asked:
+        """The candidates that only the model can tell: simpler and valid ones, each picture once; notes which are so."""
+        simpler = [form for form in one.asked if form.key < one.best.key and one.known.get(form.digest, True)]
+        one.sound = set()
+        if not simpler:
             return []
-        forms = list(asked.values())
-        mutants = np.stack([form.mutant for form in forms])
-        valid = self._domain.valid(mutants, np.repeat(one.seed[None], len(forms), axis=0), [form.recipe for form in forms])
-        one.known.update({form.digest: False for form, sound in zip(forms, valid, strict=True) if not sound})
-        return [form for form, sound in zip(forms, valid, strict=True) if sound]
+        mutants = np.stack([form.mutant for form in simpler])
+        valid = self._domain.valid(mutants, np.repeat(one.seed[None], len(simpler), axis=0), [form.recipe for form in simpler])
+        asked: dict[bytes, Form] = {}
+        for form, sound in zip(simpler, valid, strict=True):
+            if sound:
+                one.sound.add(form.key)
+                if form.digest not in one.known:
+                    asked.setdefault(form.digest, form)
+        return list(asked.values())
 
     def _run_all(self, wanted: list[tuple[_Open, Form]]) -> bool:
         """Notes of all candidates whether they fail; False where the allowance ended first."""
@@ -307,19 +303,19 @@ class Minimiser:
 
     # The end of one defect.
 
-    def _finish(self, one: _Open, defects: list[Defect]) -> bool:
-        """Runs the simplest forms alone from their file, and writes the first that holds. Whether the search had come to its end."""
+    def _finish(self, one: _Open, defects: list[Defect]) -> None:
+        """Runs the simplest forms alone from their file, and writes the first that holds."""
         complete = one.done
         for form in one.trail[:0:-1][:TRIES]:
             sure = self._sure(one, form)
             if sure is not None:
                 self._take_over(one, form, sure, complete, defects)
-                return complete
+                return
             complete = False  # simpler ones fail in company, not alone
-        if len(one.trail) == 1 and complete:
-            self._update(one, defects, one.defect.model_copy(update={"minimal": self._minimal(one, one.best, complete)}))
-            return True
-        return False
+        if complete:  # nothing simpler was found
+            new = one.defect.model_copy(update={"minimal": self._minimal(one, one.best, complete)})
+            write_description(self._run, new)
+            self._put(one, defects, new)
 
     def _sure(self, one: _Open, form: Form) -> list[Observation] | None:
         """What the model says of the form's file, run alone; None where it does not hold, or there is no allowance left to see."""
@@ -408,10 +404,6 @@ class Minimiser:
             self._put(one, defects, new)
             return
 
-    def _update(self, one: _Open, defects: list[Defect], new: Defect) -> None:
-        remade(self._run, one.defect, new)
-        self._put(one, defects, new)
-
     def _put(self, one: _Open, defects: list[Defect], new: Defect) -> None:
         place = next(place for place, defect in enumerate(defects) if defect.id == one.defect.id)
         defects[place] = one.defect = new
@@ -427,27 +419,11 @@ def _kind(exception: str) -> str:
 
 
 def _search(forms: Forms, trail: list[Form]) -> Search:
-    while True:
-        tried = forms.fewer(trail[-1])
-        if not tried:
-            break
-        fails = yield tried
-        taken = next((form for form, failed in zip(tried, fails, strict=True) if failed), None)  # the simplest comes first
-        if taken is None:
-            break
-        trail.append(taken)
-    steps = trail[-1].steps
-    for place in sorted(range(len(steps)), key=lambda one: (-steps[one].severity, one)):
-        low, high = 0.0, float(steps[place].severity)
-        while high - low > TOLERANCE:
-            middle = (low + high) / 2
-            milder = forms.milder(trail[-1], place, middle)
-            (failed,) = yield [milder]
-            if failed:
-                trail.append(milder)
-                high = middle
-            else:
-                low = middle
+    milder = True
+    while milder:
+        yield from _fewer_steps(forms, trail)
+        # What is milder by now may do with fewer steps, too: it may be valid where the stronger one was not.
+        milder = (yield from _milder_steps(forms, trail)) and len(trail[-1].recipe) > 1
     stored = trail[-1].stored
     if stored is None:
         return
@@ -463,6 +439,36 @@ def _search(forms: Forms, trail: list[Form]) -> Search:
             else:
                 low = middle
     yield from _fewer_places(trail, forms.without, lambda form: form.parent)
+
+
+def _fewer_steps(forms: Forms, trail: list[Form]) -> Search:
+    while True:
+        tried = forms.fewer(trail[-1])
+        if not tried:
+            return
+        fails = yield tried
+        taken = next((form for form, failed in zip(tried, fails, strict=True) if failed), None)  # the simplest comes first
+        if taken is None:
+            return
+        trail.append(taken)
+
+
+def _milder_steps(forms: Forms, trail: list[Form]) -> Generator[list[Form], list[bool], bool]:
+    """Whether any severity got lower."""
+    before = trail[-1].key
+    steps = trail[-1].steps
+    for place in sorted(range(len(steps)), key=lambda one: (-steps[one].severity, one)):
+        low, high = 0.0, float(steps[place].severity)
+        while high - low > TOLERANCE:
+            middle = (low + high) / 2
+            milder = forms.milder(trail[-1], place, middle)
+            (failed,) = yield [milder]
+            if failed:
+                trail.append(milder)
+                high = middle
+            else:
+                low = middle
+    return trail[-1].key < before
 
 
 def _part(forms: Forms, trail: list[Form], seed: np.ndarray) -> Search:

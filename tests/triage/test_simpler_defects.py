@@ -335,6 +335,21 @@ def test_what_the_policy_calls_invalid_is_not_taken(tmp_path: Path) -> None:
     assert far(run.mutant(defect)[None], X[:1])[0]
 
 
+def test_a_recipe_is_held_against_the_policy_even_where_its_picture_is_known_to_fail(tmp_path: Path) -> None:
+    """A turn by next to nothing changes no pixel, but without it the policy's bound on values holds."""
+    bounded = ImageDomain(Domain.model_validate({"chain": {"pixel_distance": 0.16, "few_pixels": 0.0}}), (8, 8, 1), np.uint8, (0.0, 255.0))
+    run = bench(tmp_path, dazzled, bounded)
+    nothing = DOMAIN.step("rotation", 1e-4, 3)
+    np.testing.assert_array_equal(DOMAIN.replay(X[0], [nothing]), X[0])
+    run.confirm(0, (nothing, brightening(0.9)))
+    assert not bounded.valid(run.mutant(run.defects[0])[None], X[:1], [(brightening(0.9),)])[0]
+    run.minimise()
+    (defect,) = run.defects
+    steps = tuple(DOMAIN.step(step["operator"], step["severity"], step["draw"]) for step in defect.recipe)
+    assert bounded.valid(run.mutant(defect)[None], X[:1], [steps])[0]
+    assert [step.operator for step in steps] == ["brightness"]  # milder, it is valid by itself
+
+
 @pytest.mark.parametrize("calls", [10, 30, 70, 10_000])
 def test_an_input_on_which_the_model_raises_gets_milder_as_long_as_it_raises_the_same(calls: int, tmp_path: Path) -> None:
     def raises(x: np.ndarray) -> np.ndarray:
