@@ -57,10 +57,10 @@ def test_two_classes_are_chosen_rings_speak_and_open_their_defect(run_named: Cal
     assert page.evaluate(dots, "a") == ["8"]
     assert page.evaluate(dots, "b") == ["3"]
     assert page.locator(".map-legend").inner_text().split()[:2] == ["eight", "three"]
-    shapes = page.evaluate(
-        "[...new Set([...document.querySelectorAll('#map g .seed:not(.rest)')].map(dot => dot.getAttribute('d')))].length"
-    )
-    assert shapes == 2  # told apart without colour as well
+    shapes = "group => [...new Set([...document.querySelectorAll(`#map .seed.${group}`)].map(dot => dot.getAttribute('d')))]"
+    a, b, rest = (page.evaluate(shapes, group) for group in ("a", "b", "rest"))  # of the dots and of the legend
+    assert [len(a), len(b), len(rest)] == [1, 1, 1]
+    assert len({a[0], b[0], rest[0]}) == 3  # told apart without colour as well
 
     assert page.locator("#map a.mutant[tabindex='0']").count() == 1  # one stop of the Tab key
     page.locator("#map-b").focus()
