@@ -26,7 +26,7 @@ from gate.triage.minimise import Minimiser
 from gate.triage.subgroups import subgroups_of
 from gate.work import Work
 
-__all__ = ["begin", "expected_seconds", "explain", "simplify"]
+__all__ = ["begin", "conclude", "expected_seconds", "explain", "simplify"]
 
 CALLS_PER_CAUSE = 600  # forward-equivalents that explaining one root cause is expected to take
 LOOKED_AT = 2_000  # defects whose files are read to tell their type, beside those that were attributed
@@ -124,6 +124,25 @@ def explain(work: Work, worker: Worker, domain: InputDomain, preflight: Prefligh
     work.triage = work.triage.model_copy(update={"spent": work.allowance.spent})
 
 
+def conclude(work: Work, late: str | None) -> None:
+    """Says how far explaining came, however it ended; ``late`` is what ended it early. To be called last.
+
+    Notes it in ``work.triage``.
+    """
+    assert work.allowance is not None
+    assert work.confirmer is not None
+    assert work.triage is not None
+    defects = work.confirmer.defects
+    known = {defect.root_cause for defect in defects if defect.attribution is not None}
+    update = {
+        "attributed": sum(defect.attribution is not None for defect in defects),
+        "not_explained": tuple(sorted({defect.root_cause for defect in defects} - known)),
+        "reason": late or work.triage.reason,
+        "spent": work.allowance.spent,
+    }
+    work.triage = work.triage.model_copy(update=update)
+
+
 def _gather_features(work: Work, worker: Worker, domain: InputDomain) -> None:
     """Before what may take all that is left: each costs one pass, and much is read from them."""
     assert work.allowance is not None
@@ -150,16 +169,8 @@ def _attribute(work: Work, worker: Worker, domain: InputDomain) -> None:
     layers = [layer.name for layer in work.layers]
     inside = Inside(worker, layers, gradients=work.gradients, batch=work.settings.batch_size)
     attributing = Attributing(inside, domain, work.folder.path, work.allowance, work.settings.triage.per_root_cause)
-    try:
-        attributing.run(defects)
-    finally:
-        known = {defect.root_cause for defect in defects if defect.attribution is not None}
-        update = {
-            "attributed": sum(defect.attribution is not None for defect in defects),
-            "not_explained": tuple(sorted({defect.root_cause for defect in defects} - known)),
-            "reason": attributing.reason,
-        }
-        work.triage = work.triage.model_copy(update=update)
+    attributing.run(defects)
+    work.triage = work.triage.model_copy(update={"reason": attributing.reason})
 
 
 def _tell_types(work: Work, domain: InputDomain) -> None:

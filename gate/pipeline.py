@@ -44,7 +44,7 @@ from gate.domains.image.dataset import ImageSet, load_images
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.signature import complete_input
 from gate.errors import ConfigError, DataError, EvidenceError, GateError, ModelError, OutputError, RegistryError
-from gate.explaining import begin, expected_seconds, explain, simplify
+from gate.explaining import begin, conclude, expected_seconds, explain, simplify
 from gate.metrics.evidence import (
     CleanEvidence,
     LongTailEvidence,
@@ -422,7 +422,7 @@ def _fuzz(
         late = _too_late(work, lambda: _regression(work, worker, domain, preflight.output_kind, replayed))
         if late is not None:
             work.regression_reason = f"{late} before the earlier run was replayed"
-    _too_late(work, lambda: explain(work, worker, domain, preflight))
+    conclude(work, _too_late(work, lambda: explain(work, worker, domain, preflight)))
     work.deadline.begin("the worker was asked what it did", Stage.CLOSE)
     if not worker.given_up:
         with contextlib.suppress(BudgetSpent, Interrupted):
