@@ -57,7 +57,7 @@ def compare_paths(work: Work, worker: Worker, domain: InputDomain, preflight: Pr
             reason=f"triage's share of the budget pays for fewer than {FEWEST} inputs; a larger one would pay for more"
         )
         return
-    inputs = _inputs(work, domain, count)
+    inputs = _inputs(work, count)
     done, arm = Compared(), work.campaign.outcome.counts.setdefault("paths", ArmCount())
     paths = [*NumericPath.PLAIN, *(["compiled"] if _compiles(work, part) else [])] if asked.numeric_path.on else []
     try:
@@ -97,7 +97,7 @@ def _compiles(work: Work, part: Allowance) -> bool:
     return time and part.calls >= 2 * COMPILING
 
 
-def _inputs(work: Work, domain: InputDomain, count: int) -> list[Input]:
+def _inputs(work: Work, count: int) -> list[Input]:
     """``count`` inputs, half of them the judging arm's valid mutants that were read rightly, as far as there are such."""
     assert work.seeds is not None
     assert work.judging is not None
