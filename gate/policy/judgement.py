@@ -35,7 +35,8 @@ def judge(rules: tuple[RuleResult, ...], metrics: Mapping[str, Metric], *, advis
         metrics: of the run; without executions among them the verdict is inconclusive at best.
         advisory: turns the exit code of fail and inconclusive into 0 and says so.
     """
-    by_weight = sorted(rules, key=lambda rule: (WORST_FIRST.index(rule.status), rule.id))
+    # Among equals, a model that does not behave as one under test should comes first: it makes every other number hard to read.
+    by_weight = sorted(rules, key=lambda rule: (WORST_FIRST.index(rule.status), rule.metric != "preflight_faults", rule.id))
     judged = [rule for rule in by_weight if rule.status is not Status.SKIPPED]
     verdict = _VERDICTS.get(judged[0].status, Verdict.PASS) if judged else Verdict.INCONCLUSIVE
     reasons: list[str] = []
