@@ -12,7 +12,7 @@ from sample import HOSTILE
 
 pytestmark = pytest.mark.browser
 
-WIDTHS = (1280, 390)
+WIDTHS = (1280, 375)
 NAMES = (
     "pass without defects",
     "fail with photographs",
