@@ -32,7 +32,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, network_of_large_scores: Any, 
     """One run with a baseline from the registry."""
     base = tmp_path_factory.mktemp("served")
     model = save(network_of_large_scores, base / "model")
-    options = ("--model", model, "--seeds", seeds, "--policy", "smoke", "--executions", "2000", "--out", base / "out", "--no-publish")
+    options = ("--model", model, "--seeds", seeds, "--policy", "smoke", "--executions", "4000", "--out", base / "out", "--no-publish")
     done = in_process("run", *options, "--baseline", f"models:/{registered.name}@champion", "--tracking-uri", registered.url)
     assert done.code in (0, 1), done.said
     return Finished(base / "out")
@@ -47,11 +47,13 @@ def test_what_overflows_in_float16_is_a_defect_that_says_how_the_model_must_not_
     paths, found = record["paths"], backend_defects(record)
     inputs = paths["seeds"] + paths["mutants"]
     assert paths["mutants"] > 0
-    assert paths["disagreeing"] == inputs > 5
-    assert paths["ways"]["numeric_path:float16"] == {"tried": inputs, "findings": inputs, "worst": 1.0}
+    assert inputs > 10
+    tried = -(-inputs // 4)  # it is slow on a CPU
+    assert paths["ways"]["numeric_path:float16"] == {"tried": tried, "findings": tried, "worst": 1.0}
+    assert paths["disagreeing"] == tried
     for way in ("batch_dependence", "numeric_path:float64", "numeric_path:bfloat16", "numeric_path:int8"):
         assert paths["ways"][way]["findings"] == 0
-    assert len(found) >= 3
+    assert len(found) >= 2
     assert {(defect["oracle"], defect["detail"], defect["type"], defect["predicted"]) for defect in found} == {
         ("numeric_path", "float16", "backend", None)
     }
@@ -66,7 +68,7 @@ def test_these_defects_count_as_disagreements_and_not_as_finds_of_the_search(ran
     arms, metrics = record["campaign"]["arms"], record["metrics"]
     assert arms["paths"]["executions"] == 0
     assert arms["paths"]["defects"] == len(backend_defects(record))
-    assert record["campaign"]["executions"] == 2000
+    assert record["campaign"]["executions"] == 4000
     assert arms["paths"]["model_calls"] == record["paths"]["model_calls"] <= 0.2 * record["triage"]["allowed"]
     assert record["triage"]["spent"] <= record["triage"]["allowed"]
     assert metrics["backend_disagreements"]["value"] >= record["paths"]["disagreeing"]
