@@ -80,13 +80,7 @@ def _lines(found: Regressed) -> list[str]:
     low, high = found.interval
     ways = ", ".join(f"{way} {count}" for way, count in found.ways.items())
     lines.append(f"recurring  {found.recurring:,} of {found.defects:,} defects: {found.rate:.1%} (95 %: {low:.1%} to {high:.1%}); {ways}")
-    source = "the seeds given" if found.fresh_from == "seeds" else "the seed inputs of the run's defects"
-    part = (
-        "those that no defect comes from"
-        if found.exported == "all" and found.fresh_from == "seeds"
-        else ("none of them, as all were exported" if found.exported == "all" else f"half {'b' if found.exported == 'a' else 'a'}")
-    )
-    lines.append(f"fresh      mutants start from {found.seed_inputs:,} inputs that the model gets right: of {source}, {part}")
+    lines.append(f"fresh      mutants start from {found.seed_inputs:,} inputs that the model gets right: {_source(found)}")
     for cause in found.causes:
         said = [
             f"{name} {failed} of {of} fail" for name, (failed, of) in (("exported", cause.exported), ("held back", cause.held_back)) if of
@@ -96,6 +90,20 @@ def _lines(found: Regressed) -> list[str]:
         else:
             low, high = cause.fresh_interval
             said.append(f"fresh mutants {cause.fresh[0]} of {cause.fresh[1]} fail (95 %: {low:.0%} to {high:.0%})")
-        lines.append(f"{cause.verdict:<11}{visible(cause.title, 2 * NAME, isolate=False)} [{cause.id}]: {', '.join(said)}")
-    lines.append("nothing is left of the run's root causes" if found.fixed else "not fixed")
+        lines.append(f"{cause.verdict:<12}{visible(cause.title, 2 * NAME, isolate=False)} [{cause.id}]: {', '.join(said)}")
+    unknown = sum(cause.verdict == "unknown" for cause in found.causes)
+    if not found.fixed:
+        lines.append("not fixed")
+    elif unknown:
+        lines.append(f"no root cause is seen any more; of {unknown} of {len(found.causes)} it is unknown whether they are fixed")
+    else:
+        lines.append("every root cause is fixed")
     return lines
+
+
+def _source(found: Regressed) -> str:
+    """What fresh mutants were made of."""
+    source = "of the seeds given" if found.fresh_from == "seeds" else "of the seed inputs of the run's defects"
+    if found.exported != "all":
+        return f"{source}, half {'b' if found.exported == 'a' else 'a'}"
+    return f"{source}, those that no defect comes from" if found.fresh_from == "seeds" else f"{source}, none, as all may have been exported"
