@@ -31,6 +31,7 @@ GRIDS = (4, 8)  # squares along each side that occlusion covers, at least and at
 _SHARE = 0.9  # of what is left of the allowance
 _SAID = 300  # characters of an error that the record keeps
 _NO_ANSWER = ("crash", "timeout")
+_COLUMNS = ("layers", "neurons", "effects", "restores")
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,6 @@ class Inside:
         )
         changed = {"neurons": effects, "patched": said["tried"], "of": said["of"], "neurons_reason": _why(said, effects)}
         return found.model_copy(update={**changed, "model_calls": found.model_calls + int(said["work"])})
-
-
-_COLUMNS = ("layers", "neurons", "effects", "restores")
 
 
 class Attributing:
