@@ -88,7 +88,7 @@ def test_a_shortcut_comes_before_what_a_local_change_would_be() -> None:
 
 
 def test_a_mark_to_its_class_is_the_answer_where_no_other_rule_has_one() -> None:
-    led = {"leads_there": "one patch leads there"}
+    led: dict[str, Any] = {"leads_there": "one patch leads there"}
     turned = {"families": ("geometry",), "attribution": heat(0.1)}
     assert kind(Facts(area=0.6, tone=0.1, kinship=STILL_OWN, **led), **turned) == "shortcut"
     assert kind(Facts(area=0.6, tone=0.1, **led), families=("geometry",)) == "shortcut"
