@@ -86,7 +86,7 @@ def _lines(found: Regressed) -> list[str]:
             f"{name} {failed} of {of} fail" for name, (failed, of) in (("exported", cause.exported), ("held back", cause.held_back)) if of
         ]
         if cause.fresh_interval is None:
-            said.append("no fresh mutants can be made")
+            said.append("no fresh mutants (none can be made of it, or no seed input of its class is left; --seeds gives more)")
         else:
             low, high = cause.fresh_interval
             said.append(f"fresh mutants {cause.fresh[0]} of {cause.fresh[1]} fail (95 %: {low:.0%} to {high:.0%})")
