@@ -178,3 +178,18 @@ def test_many_inputs_are_answered_around_those_that_raise() -> None:
     np.testing.assert_array_equal(raw[calm], reads_stripes(x[calm]))
     assert wasted > 4
     assert answered(NumpyWorker(raises_when_bright), x[[3, 31]], 16, Raising())[0].shape == (2, 1)  # type: ignore[arg-type]
+
+
+def test_nothing_is_climbed_from_that_was_answered_in_parts() -> None:
+    """The worker numbers the search's batches; of one that raised it knows no rows."""
+    scene, _ = ran()
+    whole: list[bool] = []
+    told: set[int] = set()
+    for operation, asked, arrays in scene.worker.calls:
+        if operation == "run_kept" or (operation == "run" and asked["arm"] == "search" and not asked.get("part")):
+            whole.append(operation == "run_kept" or not bright(arrays["x"]).any())
+        elif operation == "join":
+            told |= set(arrays["fresh"][:, 0].tolist())
+    assert not all(whole)
+    assert told
+    assert all(whole[number] for number in told)
