@@ -37,7 +37,7 @@ from gate.strict_yaml import nearest
 from gate.triage.attribute import not_to_be_run
 from gate.triage.backends import is_backend, run_as_found, way_in_words
 from gate.triage.confirm import replay
-from gate.triage.on_demand import attribution_lines, look_again, write_look
+from gate.triage.on_demand import attribution_lines, look_again, need_empty, write_look
 from gate.trust.digest import digest
 
 __all__ = [
@@ -171,6 +171,8 @@ def replay_defect(
         )
     defect = matching[0]
     reading = reading_of(run)
+    if out is not None:
+        need_empty(out)  # before anything takes its time
     with model_of(run, result, reading, model=model, device=device, tracking_uri=tracking_uri) as loaded:
         worker = loaded.worker
 

@@ -476,7 +476,7 @@ class Session:
         assert self._module is not None
         before, x = self._forward.model_calls, self._on_device(arrays["x"])
         if self._sight is None:
-            with torch.no_grad():
+            with torch.no_grad(), looking_inside():
                 outputs = self._answer(x, self._preprocess).shape[1]
                 self._sight = find_sight(self._module, self._preprocess(x), outputs)
             self._forward.model_calls += SIGHT_PASSES * len(x)

@@ -15,7 +15,7 @@ from gate.result import Attribution
 from gate.triage.attribute import Inside, Look
 from gate.triage.heat import in_words, save_pictures
 
-__all__ = ["attribution_lines", "look_again", "write_look"]
+__all__ = ["attribution_lines", "look_again", "need_empty", "write_look"]
 
 BATCH = 32  # inputs in one pass
 SHOWN = 5  # neurons told of
@@ -71,18 +71,33 @@ def write_look(look: Look, original: np.ndarray, mutant: np.ndarray, value_range
     Raises:
         OutputError: the folder is not empty or can't be written.
     """
+    need_empty(out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        if any(out.iterdir()):
-            raise OutputError("The output folder is not empty.", where=str(out), hint="Give a new folder with --out.")
         if look.maps is not None:
             save_pictures(out, viewable(original, value_range), viewable(mutant, value_range), look.maps)
         (out / "attribution.json").write_text(look.attribution.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return tuple(sorted(out.iterdir()))
     except OSError as error:
-        raise OutputError(
-            f"The output folder can't be written: {error.strerror or error}.", where=str(out), hint="Give another folder with --out."
-        ) from error
+        raise _unwritable(out, error) from error
+
+
+def need_empty(out: Path) -> None:
+    """Makes a folder, or finds it empty.
+
+    Raises:
+        OutputError: it is not empty or can't be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()):
+            raise OutputError("The output folder is not empty.", where=str(out), hint="Give a new folder with --out.")
+    except OSError as error:
+        raise _unwritable(out, error) from error
+
+
+def _unwritable(out: Path, error: OSError) -> OutputError:
+    said = f"The output folder can't be written: {error.strerror or error}."
+    return OutputError(said, where=str(out), hint="Give another folder with --out.")
 
 
 def _neurons(attribution: Attribution) -> list[str]:
