@@ -78,7 +78,7 @@ def repair_of(cause: RootCause, members: Sequence[Defect], domain: Domain, prefl
     if kind == "concept-confusion":
         return _join(
             "The two classes share what the model looks at. Check their labels in the training data first: some may be exchanged.",
-            "Then try a contrastive or margin loss between these two classes, and more training pictures that show what tells them apart.",
+            "Then try a contrastive or margin loss between these two classes, and more pictures of what tells them apart.",
             training,
         )
     return training
@@ -143,7 +143,7 @@ def _training(cause: RootCause, members: Sequence[Defect], domain: Domain) -> st
         begins = min(mildest for _, mildest in said)
         return (
             f"Try training with pictures {' and with pictures '.join(words for words, _ in said)}: from no change up to that, the policy's "
-            f"limit, as the model begins to fail at {begins:.0%} of it. `gate corpus export --for-training` writes such an augmentation."
+            f"limit; failing begins at {begins:.0%} of it. `gate corpus export --for-training` writes what albumentations has of it."
         )
     families = {family for defect in members for family in defect.families}
     if families & _ATTACKS:

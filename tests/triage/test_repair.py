@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from gate.domains.image.augmentation import change_in_words, limit_of
 from gate.domains.image.limits import Domain
+from gate.domains.image.operators import OPERATORS
+from gate.report.text import SENTENCE
 from gate.result import Attribution, Defect, NeuronEffect, PreflightCheck, RootCause
 from gate.triage.classify import TYPES
 from gate.triage.repair import repair_of, with_repairs
@@ -131,3 +134,9 @@ def test_a_repair_that_is_known_already_stays() -> None:
     repaired = with_repairs(causes, (one, other), Domain(), ())
     assert repaired[0].repair == "As it was."
     assert "turned by up to" in (repaired[1].repair or "")
+
+
+def test_none_is_longer_than_what_a_rendering_shows() -> None:
+    longest = sorted(OPERATORS, key=lambda name: -len(change_in_words(name, limit_of(Domain(), name) or 0.25)))[:2]
+    members = [defect(name, family=OPERATORS[name].family) for name in longest]
+    assert max(len(repair(*members, kind=kind)) for kind in (None, *TYPES)) <= SENTENCE
