@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from benchmarks.planted import PLANTS, Cause, plant
-from benchmarks.triage import PURE, named, repetition
+from benchmarks.triage import PURE, marked, named, repetition
 from gate.demo.network import tensor
-from gate.result import ModelInfo, Result, RootCause, Verdict
+from gate.result import MarksSummary, ModelInfo, Result, RootCause, UniversalMark, Verdict
 
 
 def record(*causes: RootCause) -> Result:
@@ -31,6 +31,17 @@ def test_the_root_cause_on_top_is_held_against_every_planted_fact() -> None:
     typed = Cause(oracles=frozenset(), predicted=frozenset({9}), types=frozenset({"shortcut"}))
     assert named(record(found(label=5), found(type="shortcut")), typed)[0] == ""
     assert named(record(found()), typed) == ("no root cause of type shortcut", None)
+
+
+def test_a_planted_mark_is_looked_for_among_the_shortcuts() -> None:
+    plain = {"inputs": 60, "confidence": 0.95, "lower": 0.5, "upper": 1.0, "outlier": 3.0, "kind": "patch", "rate": 0.9}
+    first = UniversalMark(label=7, moved=58, shortcut=True, **plain)
+    run = record().model_copy(
+        update={"universal_marks": MarksSummary(marks=(first, UniversalMark(label=2, moved=50, shortcut=True, **plain)))}
+    )
+    assert marked(run, 7) == ("", "a mark (patch) leads to 7", 58, 0.5)
+    assert marked(run, 2)[0] == "predicted 7"
+    assert marked(record(), 7)[0] == "no mark that is a shortcut"
 
 
 @pytest.mark.parametrize("name", sorted(set(PLANTS) - {"rotation"}))  # which trains on five times as many pictures
