@@ -66,7 +66,7 @@ PLAIN = InputSettings(size=(6, 6), channels=1)
 COLOUR = InputSettings(size=(6, 6), channels=3, mean=(0.5, 0.4, 0.3), std=(0.2, 0.25, 0.5), order="bgr", layout="nhwc")
 # Of three channels only red is light, and the model looks at the last one it sees: it needs the order turned round to find it.
 RED = np.stack([np.full((6, 6), 220), np.full((6, 6), 10), np.full((6, 6), 10)], axis=2).astype(np.uint8)
-FLOATS = np.full((6, 6, 1), 1.5, np.float32)
+FLOATS = np.full((6, 6, 1), -1.0, np.float32)  # light only where the scale is turned round
 
 CASES: dict[str, Case] = {
     "grey": Case(GREY, PLAIN, (0.0, 255.0), OutputKind.LOGITS, 0.5),
@@ -74,10 +74,10 @@ CASES: dict[str, Case] = {
     "colour": Case(RED, COLOUR, (0.0, 255.0), OutputKind.LOGITS, 0.0, channel=2, axis=3, form="second", key=1, shape=(6, 6, 3)),
     "floats": Case(
         FLOATS,
-        InputSettings(size=(6, 6), channels=1, scale=(-1.0, 1.0), layout="flat"),
+        InputSettings(size=(6, 6), channels=1, scale=(1.0, 0.0), layout="flat"),
         (-2.0, 2.0),
         OutputKind.PROBABILITIES,
-        0.0,
+        0.5,
         form="dict",
         shape=(36,),
     ),
