@@ -100,9 +100,7 @@ def test_an_injected_script_would_not_run_either(run_named: Callable[[str], Path
     assert visit.page.evaluate("'pwned' in window") is False
 
 
-def test_the_gallery_is_paged_and_filters_by_class_and_mutation_and_counts_aloud(
-    run_named: Callable[[str], Path], visit: Visit
-) -> None:
+def test_the_gallery_is_paged_and_filters_by_class_and_mutation_and_counts_aloud(run_named: Callable[[str], Path], visit: Visit) -> None:
     visit.page.goto((run_named("fail with 300 defects") / "report.html").as_uri())
     cards, output = visit.page.locator(".defect:visible"), visit.page.locator(".filters output")
     assert cards.count() == 24
