@@ -252,8 +252,8 @@ _SPECS = (
         name="backend_disagreements",
         unit=COUNT,
         kind="quality",
-        meaning="How many probes (inputs that show nothing real) get another answer, and inputs that are read rightly another class, in another "
-        "precision, memory layout or batch.",
+        meaning="How many probes (inputs that show nothing real) get another answer, and inputs that are read rightly another class, in "
+        "another precision, memory layout or batch.",
         higher_is_worse=True,
         next_step="Look in the report for the path that differs, and compare the model's answers on it on clean data before it is used so.",
         to_measure="Give probes a larger share (arms.probes), or the run a larger budget.",
