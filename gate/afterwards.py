@@ -233,7 +233,7 @@ def _in_its_way(worker: Worker, sample: np.ndarray, defect: Defect, reading: Rea
         _, answer = run_as_found(worker, sample, defect.oracle, way, label, reading.output_kind, reading.value_range)
         if answer is None:
             raise EvidenceError(
-                f"The model or the device can't be run on the numeric path {visible(way, NAME, isolate=False)}, so nothing can be said.",
+                f"The model gives no answer {way_in_words(defect.oracle, way) or 'on an unknown path'}, so nothing can be said.",
                 where=defect.id,
                 hint="Replay it on a device as the run's, with --device.",
             )

@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from gate.campaign.answered import answered
+from gate.campaign.raising import Raising, exception_in_words
+from gate.campaign.raising_steps import no_answers
 from gate.campaign.supervisor import Refused, Worker
 from gate.domains.domain import InputDomain
 from gate.models.outputs import OutputKind
@@ -140,7 +143,14 @@ def compare(
     if not allowance.take(len(x)):
         return done
     begin("inputs were answered to compare numeric paths")
-    done.answers = answers = seen(_forward(worker, x, batch_size))
+    try:
+        raw, _, wasted = answered(worker, x, batch_size, Raising())  # what was answered once may raise in other company
+    except Refused:
+        ways = (*((BatchDependence.name,) if alone else ()), *paths)
+        done.untaken |= dict.fromkeys(ways, "the model raises an exception on inputs that it has answered before")
+        return done
+    allowance.book(wasted)
+    done.answers = answers = seen(raw)
     if alone:
         _compare_alone(worker, x, done, allowance, seen, begin)
     for path in paths:
@@ -308,19 +318,28 @@ def run_as_found(
         value_range: of a file.
 
     Returns:
-        The answer as tested, and the one on the path; the latter is None where the model or the device can't take it.
+        The answer as tested, and the one on the path; the latter is None where the model or the device can't take it, or the model raises
+        on the company. Where it raises on the input alone, both are that exception.
     """
 
     def seen(raw: np.ndarray) -> Observation:
         return observe(raw[:1], output_kind, np.array([label]))
 
-    alone = seen(_forward(worker, x[None], 1))
+    try:
+        alone = seen(_forward(worker, x[None], 1))
+    except Refused as error:
+        nothing = no_answers(1, max(2, label + 1), output_kind)
+        alone = observe(nothing, output_kind, np.array([label]), raised={0: exception_in_words(error)})
+        return alone, alone
     if oracle == NumericPath.name:
         raw = _on_path(worker, way, x[None], 1)
         return alone, None if raw is None else seen(raw)
     low, high = value_range
     negative = (low + high - x.astype(np.float64)).astype(x.dtype)
-    company = seen(_forward(worker, np.stack([x, negative]), 2))
+    try:
+        company = seen(_forward(worker, np.stack([x, negative]), 2))
+    except Refused:
+        return alone, None
     return (company, alone) if way == ALONE else (alone, company)
 
 

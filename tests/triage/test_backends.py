@@ -16,7 +16,7 @@ from known_model import CLASSES, NumpyWorker, images, reads_stripes
 from saved_models import Stripes, load_parameters, save
 from torch import Tensor, nn
 
-from gate.campaign.supervisor import Worker
+from gate.campaign.supervisor import Refused, Worker
 from gate.domains.image import picture
 from gate.domains.image.domain import ImageDomain
 from gate.domains.image.limits import Domain
@@ -256,3 +256,41 @@ def test_batch_dependence_comes_back_from_the_file_alone(loaded: Callable[[nn.Mo
     mutants = np.stack([picture.load(tmp_path / defect.files["mutant_data"]) for defect in made])
     assert {defect.detail for defect in made} == {ALONE}
     assert disagree_again(own, made, mutants, OutputKind.LOGITS, RANGE) == {defect.id: True for defect in made}
+
+
+def raising_on(wrong: Callable[[np.ndarray], bool], read: Callable[[np.ndarray], np.ndarray] = reads_stripes) -> Any:
+    """A model that raises on some batches."""
+
+    def model(x: np.ndarray) -> np.ndarray:
+        if wrong(x):
+            raise Refused("ValueError: not this batch", where="the model")
+        return read(x)
+
+    return model
+
+
+def test_a_model_that_raises_in_some_company_is_compared_in_parts(tmp_path: Path) -> None:
+    own = OtherAnswers(raising_on(lambda x: len(x) > 2), rolled)
+    done, allowance = compared(own)
+    assert done.disagreeing == len(INPUTS)
+    ran = sum(len(arrays["x"]) for operation, _, arrays in own.calls if operation == "forward")
+    assert ran == len(INPUTS) * 2 + (8 + 4 + 4) * 2, "in company, alone, and in vain"
+    assert allowance.spent == COMPARED * len(INPUTS) + (8 + 4 + 4) * 2
+
+
+def test_a_model_that_raises_in_every_company_ends_the_comparison_and_not_the_run() -> None:
+    many = [Input(x, x, f"seed-{row}", 0) for row, x in enumerate(np.repeat(X, 8, axis=0))]
+    done, _ = compared(OtherAnswers(raising_on(lambda x: True)), inputs=many)
+    assert done.found == []
+    assert set(done.untaken) == {"batch_dependence", *NumericPath.PLAIN}
+    assert all("raises" in why for why in done.untaken.values())
+
+
+@pytest.mark.parametrize("dark", [True, False])
+def test_a_model_that_raises_on_an_earlier_defect_or_on_its_company_ends_no_replay(dark: bool, tmp_path: Path) -> None:
+    found = OtherAnswers(lambda x: reads_stripes(x) if len(x) == 1 else rolled(x))
+    made = defects(found, compared(found)[0], tmp_path)[:3]
+    mutants = np.stack([picture.load(tmp_path / defect.files["mutant_data"]) for defect in made])
+    own: Any = NumpyWorker(raising_on(lambda x: bool(((x.reshape(len(x), -1).mean(axis=1) < 128) == dark).any())))
+    again = disagree_again(own, made, mutants, OutputKind.LOGITS, RANGE)
+    assert again == ({defect.id: False for defect in made} if dark else {}), "of a raised company nothing can be said"
