@@ -52,6 +52,11 @@ class Preflight:
         """How many checks the model failed."""
         return sum(check.status == "fault" for check in self.checks)
 
+    @property
+    def depends_on_batch(self) -> bool:
+        """Whether an answer was seen to change with the sample's neighbours in the batch."""
+        return any(check.name == "batch_independent" and check.status == "fault" for check in self.checks)
+
 
 class TooFewSeedsError(EvidenceError):
     """Too few samples are classified correctly to start from; ``preflight`` is what the checks found all the same."""

@@ -30,7 +30,8 @@ def ways_page(result: Result) -> dict[str, Any] | None:
 def _lead(paths: PathsSummary) -> str:
     return (
         f"{count(paths.seeds)} seed inputs and {count(paths.mutants)} mutants, all read rightly by the model as it was tested, were "
-        "answered once more in the ways in which models are served. Where another class comes out, whoever serves the model so gets it."
+        "answered once more in the ways in which models are served, the costlier ones by a part of them. Where another class comes out, "
+        "whoever serves the model so gets it."
     )
 
 

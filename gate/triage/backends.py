@@ -47,6 +47,7 @@ __all__ = [
     "passes_of",
     "run_as_found",
     "way_in_words",
+    "wrong_beside_negative",
 ]
 
 ALONE, COMPANY = "alone", "company"  # which of two answers is the wrong one, where they depend on the batch
@@ -284,6 +285,13 @@ def confirm(
     finally:
         if not known:
             shutil.rmtree(place, ignore_errors=True)
+
+
+def wrong_beside_negative(worker: Worker, one: Input, output_kind: OutputKind, value_range: tuple[float, float]) -> int | None:
+    """The wrong class that an input, right alone, is read as beside its own negative, -1 where that answer is not finite; None: no such."""
+    before, after = run_as_found(worker, one.x, BatchDependence.name, COMPANY, one.label, output_kind, value_range)
+    assert after is not None
+    return int(after.predicted[0]) if _turned(BatchDependence.name, COMPANY, before, after) else None
 
 
 def passes_of(found: Disagreement) -> int:

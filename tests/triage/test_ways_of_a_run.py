@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,9 @@ from known_model import CLASSES, NumpyWorker, reads_stripes, scene
 
 from gate import backends, baseline
 from gate.backends import EXAMPLES, MUTANTS, PART, SEEDS, compare_paths
+from gate.campaign.budget import BudgetSpent
 from gate.campaign.events import EventLog
+from gate.campaign.supervisor import Refused
 from gate.config import Settings
 from gate.errors import RegistryError
 from gate.models.outputs import OutputKind
@@ -21,7 +24,7 @@ from gate.result import Defect, ProbeOracle, ProbesSummary
 from gate.triage.allowance import Allowance
 from gate.triage.baseline import answered, brought_in
 
-PREFLIGHT: Any = SimpleNamespace(output_kind=OutputKind.LOGITS, deterministic=True)
+PREFLIGHT: Any = SimpleNamespace(output_kind=OutputKind.LOGITS, deterministic=True, depends_on_batch=False)
 
 
 def fails_in_dusk(x: np.ndarray) -> np.ndarray:
@@ -73,15 +76,14 @@ def compared(work: Any, worker: Any, preflight: Any = PREFLIGHT) -> Any:
     return work.paths
 
 
-@pytest.mark.parametrize("calls", [600, 1000, 30_000])
-def test_a_part_of_the_allowance_is_spent_at_most_on_seeds_and_mutants_alike(tmp_path: Path, calls: int) -> None:
+@pytest.mark.parametrize(("calls", "beside", "paths"), [(600, 8, 4), (1000, 19, 7), (30_000, 160, SEEDS + MUTANTS)])
+def test_a_part_of_the_allowance_is_spent_at_most_on_seeds_and_mutants_alike(tmp_path: Path, calls: int, beside: int, paths: int) -> None:
     work = work_of(tmp_path, calls=calls)
     said = compared(work, Quantised(reads_stripes))
     assert 0 < work.allowance.spent == said.model_calls <= PART * calls
-    assert said.seeds + said.mutants == (40 + MUTANTS if calls == 30_000 else (int(PART * calls * 2 / 3) - 24) // 11)
-    assert 0 < said.mutants <= MUTANTS
-    assert said.seeds <= SEEDS
-    assert said.disagreeing == said.seeds + said.mutants
+    assert said.seeds + said.mutants == said.ways["batch_dependence"].tried == beside
+    assert said.ways["numeric_path:int8"].tried == said.disagreeing == paths
+    assert said.seeds == min(40, (beside + 1) // 2)
     assert work.campaign.outcome.counts["paths"].executions == 0
 
 
@@ -103,9 +105,8 @@ def test_defects_are_examples_of_each_root_cause_the_mutants_rebuilt_from_the_ju
         assert any(np.array_equal(mutant, x) and step.to_json() == defect.recipe[0] for x, step in remade)
 
 
-def test_every_mutant_that_is_compared_was_valid_and_read_rightly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_mutant_that_is_compared_was_valid_and_read_rightly(tmp_path: Path) -> None:
     work = work_of(tmp_path, model=fails_in_dusk)
-    monkeypatch.setattr(backends, "MUTANTS", 1000)
     mutants = [one for one in backends._inputs(work, 2000) if one.recipe]
     rows = work.judging.rows
     assert len(mutants) == sum(valid and not failed for row in rows for valid, failed in zip(row.valid, row.failed, strict=True))
@@ -125,7 +126,7 @@ def test_every_mutant_that_is_compared_was_valid_and_read_rightly(tmp_path: Path
 )
 def test_where_nothing_is_compared_the_record_says_why(tmp_path: Path, more: dict[str, Any], deterministic: bool, words: str) -> None:
     work, own = work_of(tmp_path, **more), Quantised(reads_stripes)
-    said = compared(work, own, SimpleNamespace(output_kind=OutputKind.LOGITS, deterministic=deterministic))
+    said = compared(work, own, SimpleNamespace(**{**vars(PREFLIGHT), "deterministic": deterministic}))
     assert words in said.reason
     assert own.calls == []
     assert work.allowance.spent == 0
@@ -136,6 +137,32 @@ def test_one_oracle_may_be_off(tmp_path: Path, switch: str, left: set[str] | Non
     said = compared(work_of(tmp_path, oracles=Switches.model_validate({switch: False})), Quantised(reads_stripes))
     assert set(said.ways) == left if left else "batch_dependence" not in said.ways
     assert not left or said.untaken == {}
+
+
+def needs_company(x: np.ndarray) -> np.ndarray:
+    raw = reads_stripes(x)
+    return np.where(np.arange(len(x))[:, None] % 2 == 0, np.roll(raw, 1, axis=1), raw) if len(x) > 1 else raw
+
+
+def test_where_preflight_saw_that_answers_depend_on_the_batch_the_budget_goes_into_that(tmp_path: Path) -> None:
+    work = work_of(tmp_path, calls=1000)
+    said = compared(work, Quantised(needs_company), SimpleNamespace(**{**vars(PREFLIGHT), "depends_on_batch": True}))
+    assert said.ways["batch_dependence"].tried == (int(PART * 1000 * 2 / 3) - 24) // 2
+    assert set(said.ways) == {"batch_dependence"}
+    assert "how answers depend on the batch" in said.untaken["int8"]
+    assert {defect.oracle for defect in work.confirmer.defects} == {"batch_dependence"}
+    assert work.allowance.spent <= PART * 1000
+
+
+def test_the_class_of_a_defect_in_company_is_the_one_beside_its_own_negative(tmp_path: Path) -> None:
+    def by_company(x: np.ndarray) -> np.ndarray:
+        return np.roll(reads_stripes(x), min(len(x), 3) - 1, axis=1)
+
+    work = work_of(tmp_path)
+    compared(work, Quantised(by_company))
+    found = [defect for defect in work.confirmer.defects if defect.oracle == "batch_dependence"]
+    assert found
+    assert all(defect.predicted == (defect.label + 1) % len(CLASSES) for defect in found), "in larger company it is another one"
 
 
 @pytest.mark.parametrize(("calls", "wall", "compiles"), [(10_000, None, False), (300_000, None, True), (300_000, 600.0, False)])
@@ -175,6 +202,41 @@ def test_a_prediction_that_the_candidate_keeps_is_not_brought_in() -> None:
     collapsed = defect(oracle="confidence_collapse", predicted=0)
     (found,) = asked_of(lambda _: np.array([[5, 0, 0, 0]], dtype=np.float32), collapsed, x=x)
     assert (found.baseline, brought_in(found)) == (0, False)
+
+
+def raises_on_white(x: np.ndarray) -> np.ndarray:
+    if (x == 255).any():
+        raise Refused("ValueError: too bright", where="the model")
+    return np.tile(np.array([50, 0, 0, 0], dtype=np.float32), (len(x), 1))
+
+
+def test_a_baseline_that_raises_on_one_file_answers_the_others(tmp_path: Path) -> None:
+    x = np.zeros((4, 8, 8, 1), dtype=np.uint8)
+    x[1] = 255
+    spent: list[int] = []
+    worker: Any = NumpyWorker(raises_on_white)
+    defects = [defect(), defect(oracle="crash", predicted=None), defect(), defect(oracle="crash", predicted=None)]
+    found = answered(worker, defects, x, OutputKind.LOGITS, 4, (0.0, 255.0), book=spent.append)
+    assert [one.baseline for one in found] == [0, None, 0, 0]
+    assert [brought_in(one) for one in found] == [True, False, True, True]
+    assert sum(spent) == 4 + 2, "four, then the half with the bright one, were run in vain"
+
+
+def test_defects_that_the_baseline_answered_count_also_where_probes_end_the_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def spent(*_: Any) -> Any:
+        raise BudgetSpent("The budget ended while the baseline was asked.", where="budget", hint="Give more.")
+
+    worker: Any = NumpyWorker(raises_on_white)
+    work = with_baseline(tmp_path)
+    work.domain.save(tmp_path / "mutant", np.zeros((8, 8, 1), dtype=np.uint8))
+    work.confirmer.defects = [defect(files={"mutant_data": "mutant.png"})]
+    (tmp_path / "defects" / defect().id).mkdir(parents=True)
+    monkeypatch.setattr(baseline, "baseline_worker", lambda *_: nullcontext(baseline.Baseline(worker, OutputKind.LOGITS)))
+    monkeypatch.setattr(baseline, "_ask_of_probes", spent)
+    baseline.ask_baseline(work, work.domain)
+    assert work.confirmer.defects[0].baseline == 0
+    assert (work.against_baseline.asked, work.against_baseline.brought_in) == (1, 1)
+    assert work.against_baseline.reason == "the budget ended"
 
 
 def with_baseline(tmp_path: Path, **more: Any) -> Any:
