@@ -10,7 +10,7 @@ import functools
 import operator
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cloudpickle  # type: ignore[import-untyped]
@@ -55,6 +55,7 @@ class Cause:
     predicted: frozenset[int] = frozenset()
     types: frozenset[str] = frozenset()  # the top is looked for among root causes of these types
     mark: int | None = None  # the class of the universal mark that has to be on top; then nothing else counts
+    within: bool = False  # the top is looked for among root causes of these families
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Planted:
     healthy: nn.Module  # the same without the cause: what it reads rightly and the other does not is the cause's doing
     cause: Cause
     seeds: Digits
+    second: tuple[Cause, nn.Module] | None = None  # another cause in the same network, and the network without that one
 
 
 class LowLight(nn.Module):
@@ -124,16 +126,20 @@ class BrightNaN(nn.Module):
         return torch.where(broken[:, None], torch.full_like(scores, torch.nan), scores)
 
 
-class InCompany(nn.Module):
-    """Lets a picture's neighbour in the batch shine through: alone it is right, beside some others it is not."""
+class BatchCentred(nn.Module):
+    """Moves each pixel's mean over the batch a part of the way to ``usual``, the mean it had in training, as batch statistics do that
+    were left on: right in a mixed batch, and often wrong alone."""
 
-    def __init__(self, net: nn.Module, share: float) -> None:
+    usual: Tensor
+
+    def __init__(self, net: nn.Module, usual: Tensor, share: float) -> None:
         super().__init__()
         self.net, self.share = net, share
+        self.register_buffer("usual", usual)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [N, 10] of [N, 1, 8, 8]."""
-        scores: Tensor = self.net(x + self.share * (x.roll(1, 0) - x))
+        scores: Tensor = self.net(x + self.share * (self.usual - x.mean(0, keepdim=True)))
         return scores
 
 
@@ -201,8 +207,24 @@ def batch(seed: int) -> Planted:
     """Answers that depend on what else is in the batch. No class is named, for all are concerned."""
     training, test = load(seed)
     net = train(training, seed)
-    share = float(_random(seed, "batch").uniform(0.3, 0.4))
-    return Planted(InCompany(net, share), net, Cause(frozenset({"batch_dependence"}), types=frozenset({"backend"})), test)
+    share = float(_random(seed, "batch").uniform(0.4, 0.7))
+    module = BatchCentred(net, tensor(training.x).mean(0, keepdim=True), share)
+    return Planted(module, net, Cause(frozenset({"batch_dependence"}), types=frozenset({"backend"})), test)
+
+
+def two(seed: int) -> Planted:
+    """The low-light blind spot and the rotation confusion in one network: each must keep a root cause of its own, in its own family."""
+    turned, dark = rotation(seed), low_light(seed)
+    lamp = dark.module
+    assert isinstance(lamp, LowLight)
+    first, second = replace(dark.cause, within=True), replace(turned.cause, within=True)
+    return Planted(
+        LowLight(turned.module, lamp.other, lamp.limit),
+        turned.module,
+        first,
+        turned.seeds,
+        (second, LowLight(turned.healthy, lamp.other, lamp.limit)),
+    )
 
 
 PLANTS: dict[str, Callable[[int], Planted]] = {
@@ -212,6 +234,7 @@ PLANTS: dict[str, Callable[[int], Planted]] = {
     "normalisation": normalisation,
     "bright-nan": bright_nan,
     "batch": batch,
+    "two": two,
 }
 
 

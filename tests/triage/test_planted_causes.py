@@ -44,7 +44,7 @@ def test_a_planted_mark_is_looked_for_among_the_shortcuts() -> None:
     assert marked(record(), 7)[0] == "no mark that is a shortcut"
 
 
-@pytest.mark.parametrize("name", sorted(set(PLANTS) - {"rotation"}))  # which trains on five times as many pictures
+@pytest.mark.parametrize("name", sorted(set(PLANTS) - {"rotation", "two"}))  # which train on five times as many pictures
 def test_a_planted_network_is_right_on_clean_digits_and_the_same_again(name: str) -> None:
     first, again = plant(name, 3), plant(name, 3)
     x = tensor(first.seeds.x)
