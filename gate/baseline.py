@@ -13,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from gate.campaign.answered import answered as answers_of
 from gate.campaign.budget import BudgetSpent
 from gate.campaign.deadline import Interrupted
 from gate.campaign.preflight import predict_all
+from gate.campaign.raising import Raising
 from gate.campaign.supervisor import Worker
 from gate.domains.domain import InputDomain
 from gate.domains.image.probes import probes
@@ -123,6 +125,9 @@ def ask_baseline(work: Work, domain: InputDomain) -> None:
     if (why := _no_room(work)) is not None:
         work.against_baseline = BaselineSummary(reason=why)
         return
+    asked: set[str] = set()
+    sure: int | None = None
+    reason: str | None = None
     try:
         with baseline_worker(work, domain.value_range) as baseline:
             work.deadline.begin("the baseline was asked about the defects")
@@ -131,16 +136,16 @@ def ask_baseline(work: Work, domain: InputDomain) -> None:
     except Interrupted:
         raise
     except GateError as error:
-        what = "the budget ended" if isinstance(error, BudgetSpent) else error.what.rstrip(".")
-        work.against_baseline = BaselineSummary(reason=what[:1].lower() + what[1:] if isinstance(error, BudgetSpent) else what)
-        return
+        reason = "the budget ended" if isinstance(error, BudgetSpent) else error.what.rstrip(".")
     defects = [defect for defect in work.confirmer.defects if defect.id in asked]
+    if reason is None and len(defects) < len(work.confirmer.defects):
+        reason = "there was no budget for all of the defects"
     work.against_baseline = BaselineSummary(
         asked=len(defects),
         brought_in=sum(map(brought_in, defects)),
         same=sum(defect.predicted is not None and defect.baseline == defect.predicted for defect in defects),
         sure_of_nothing=sure,
-        reason=None if len(defects) == len(work.confirmer.defects) else "there was no budget for all of the defects",
+        reason=reason,
     )
     work.events.emit("baseline", **work.against_baseline.model_dump())
 
@@ -168,7 +173,8 @@ def _ask_of_defects(work: Work, domain: InputDomain, baseline: Baseline) -> set[
         return set()
     defects = [work.confirmer.defects[place] for place in places]
     x = np.stack([domain.load(work.folder.path / defect.files["mutant_data"]) for defect in defects])
-    found = answered(baseline.worker, defects, x, baseline.output_kind, work.settings.batch_size, domain.value_range)
+    batch, book = work.settings.batch_size, work.allowance.book
+    found = answered(baseline.worker, defects, x, baseline.output_kind, batch, domain.value_range, book=book)
     for place, defect in zip(places, found, strict=True):
         work.confirmer.defects[place] = defect
         write_description(work.folder.path, defect)
@@ -189,7 +195,8 @@ def _ask_of_probes(work: Work, baseline: Baseline, empty: np.ndarray) -> int | N
     assert work.allowance is not None
     if not len(empty) or work.probes is None or not work.allowance.take(len(empty)):
         return None
-    raw = predict_all(baseline.worker, empty, work.settings.batch_size)
+    raw, _, wasted = answers_of(baseline.worker, empty, work.settings.batch_size, Raising())
+    work.allowance.book(wasted)
     name = UnjustifiedConfidence.name
     sure = int(UnjustifiedConfidence().complains(observe(raw, baseline.output_kind, np.full(len(raw), -1))).sum())
     if name in work.probes.oracles:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gate.campaign.preflight import predict_all
+from gate.campaign.answered import answered as answers_of
+from gate.campaign.raising import Raising
 from gate.campaign.supervisor import Worker
 from gate.models.outputs import OutputKind
 from gate.oracles import observe
@@ -32,10 +33,13 @@ def answered(
     output_kind: OutputKind,
     batch_size: int,
     value_range: tuple[float, float],
+    *,
+    book: Callable[[int], None] = lambda _: None,
 ) -> list[Defect]:
     """The defects with the baseline's answer to their files, and ``baseline_disagreement`` among their oracles where it is right.
 
-    What came from how the model is run is asked in that way; where the baseline can't be run so, its answer is not known.
+    What came from how the model is run is asked in that way; where the baseline can't be run so, its answer is not known. Where it raises
+    on a file, as the candidate may do as well, it has no answer.
 
     Args:
         worker: with the baseline loaded.
@@ -44,12 +48,15 @@ def answered(
         output_kind: how to read the baseline's output.
         batch_size: largest batch.
         value_range: of a file.
+        book: told of forward passes beside one of each defect: of files among which the baseline raises.
     """
     labels = np.array([_NOBODY if defect.label is None else defect.label for defect in defects], dtype=np.int64)
     plain = [row for row, defect in enumerate(defects) if not is_backend(defect)]
     found = list(defects)
     if plain:
-        seen = observe(predict_all(worker, x[plain], batch_size), output_kind, labels[plain])
+        raw, raised, wasted = answers_of(worker, x[plain], batch_size, Raising())
+        book(wasted)
+        seen = observe(raw, output_kind, labels[plain], raised=raised)
         for place, row in enumerate(plain):
             found[row] = _noted(defects[row], _one(seen, place))
     for row, defect in enumerate(defects):
