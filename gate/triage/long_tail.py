@@ -12,6 +12,7 @@ from PIL import Image
 from gate.domains.domain import InputDomain
 from gate.randomness import generator
 from gate.result import Defect
+from gate.triage.defect_files import write_description
 
 __all__ = ["LongTailMatch", "match", "save_matches"]
 
@@ -82,7 +83,7 @@ def save_matches(
     domain: InputDomain,
     folder: Path,
 ) -> None:
-    """Puts the picture of the nearest matching long-tail error beside each defect that has one, and notes it in the defect.
+    """Puts the picture of the nearest matching long-tail error beside each defect that has one, and notes it in the defect, also on disk.
 
     Args:
         found: all defects; those that match are replaced in place.
@@ -103,6 +104,7 @@ def save_matches(
         Image.fromarray(domain.picture(samples[row])).save(folder / relative)
         kind = str(kinds[row]) if len(kinds) else None
         found[place] = defect.model_copy(update={"files": {**defect.files, "long_tail": relative}, "long_tail_kind": kind})
+        write_description(folder, found[place])
 
 
 def _pair_number(pair: tuple[int, int]) -> int:

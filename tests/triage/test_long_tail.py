@@ -56,6 +56,7 @@ def test_the_nearest_error_is_kept_as_a_picture_beside_the_defect_with_its_kind(
     assert (found[0].files, found[0].long_tail_kind) == ({}, None)
     assert found[1].long_tail_kind == "night"
     assert int(np.asarray(Image.open(tmp_path / found[1].files["long_tail"])).max()) == 200
+    assert Defect.model_validate_json((tmp_path / "defects" / "d-1" / "defect.json").read_bytes()) == found[1]
     save_matches(found, {"d-0": 0}, samples=samples, kinds=[], domain=domain, folder=tmp_path)
     assert found[0].files == {"long_tail": "defects/d-0/long_tail.png"}
     assert found[0].long_tail_kind is None
