@@ -42,7 +42,7 @@ __all__ = ["PURE", "Named", "main", "marked", "named", "planted_share", "repetit
 
 EXECUTIONS = 4_000
 REPETITIONS, FIRST = 20, 100
-LISTED = 12  # root causes of a run that are written down, in the order of its record
+LISTED = 100  # root causes of a run that are written down, in the order of its record
 TARGET = 0.9
 CONFIDENCE = 0.95
 PURE = 0.9  # share of the top root cause's defects that must be the plant's doing
