@@ -5,6 +5,7 @@ from __future__ import annotations
 from gate.report.numbers import count, share
 from gate.report.text import NAME, visible
 from gate.result import Attribution, Defect, Heat, Minimal, RootCause
+from gate.triage.heat import EVERYWHERE
 
 __all__ = [
     "STATUS_WORD",
@@ -12,6 +13,7 @@ __all__ = [
     "enough",
     "heat_in_words",
     "heat_method",
+    "kind_words",
     "neurons_note",
     "size_in_words",
     "type_meaning",
@@ -22,19 +24,15 @@ STATUS_WORD = {"new": "new", "known": "known", "back": "back again", "fixed": "f
 _METHODS = {
     "grad_cam_pp": "Grad-CAM++",
     "rollout": "attention rollout",
-    "legrad": "LeGrad",
     "occlusion": "occlusion: hiding one part after the other",
 }
 _TYPES = {
-    "local_sensitive": (
-        "Local sensitivity",
-        "A small part of the picture decides: the change covers little of it, and that is where the model looks.",
-    ),
-    "global_drift": ("Global drift", "A change of tone or contrast everywhere moves the answer; no single part of the picture does."),
-    "concept_confusion": ("Confused classes", "The model answers strongly to parts that two classes share."),
+    "local-sensitive": ("Local sensitivity", "A change of a small part of the picture is enough to move the answer."),
+    "global-drift": ("Global drift", "A change of tone or contrast everywhere moves the answer; no single part of the picture does."),
+    "concept-confusion": ("Confused classes", "The network takes the two classes for much alike, and the mutant lies between them."),
     "shortcut": ("Shortcut", "One mark moves inputs of every kind to one class."),
     "numeric": ("Numeric fault", "The model computes something that is no number, or its answer hangs on rounding."),
-    "backend": ("Another numeric path", "The same model answers differently when it is run in another way."),
+    "backend": ("Way of running", "The same model answers differently when it is run in another way."),
     "flaky": ("Flaky", "The answer does not come back every time."),
     "crash": ("Crash", "The model stops with an error where it should answer."),
     "unclear": ("No clear type", "What was seen fits none of the types."),
@@ -43,13 +41,13 @@ _TYPES = {
 
 def type_name(kind: str) -> str:
     """The type of a defect for a heading, e.g. ``Local sensitivity``."""
-    known = _TYPES.get(kind.replace("-", "_"))
+    known = _TYPES.get(kind)
     return known[0] if known else visible(kind.replace("_", " ").replace("-", " ").capitalize(), NAME)
 
 
 def type_meaning(kind: str) -> str:
     """What a type says of the model, one sentence; empty for one that is not known."""
-    known = _TYPES.get(kind.replace("-", "_"))
+    known = _TYPES.get(kind)
     return known[1] if known else ""
 
 
@@ -61,11 +59,16 @@ def size_in_words(cause: RootCause, defects: int) -> str:
 
 def cause_line(cause: RootCause) -> str:
     """Status, type and size of a root cause on one line, e.g. ``new, local sensitivity, 12 defects``."""
-    parts = [STATUS_WORD[cause.status]] if cause.status else []
+    return ", ".join([*kind_words(cause), size_in_words(cause, 0)])
+
+
+def kind_words(cause: RootCause) -> list[str]:
+    """Status and type of a root cause inside a sentence, those that are known, e.g. ``["new", "local sensitivity"]``."""
+    words = [STATUS_WORD[cause.status]] if cause.status else []
     if cause.type:
         name = type_name(cause.type)
-        parts.append(name[:1].lower() + name[1:])
-    return ", ".join([*parts, size_in_words(cause, 0)])
+        words.append(name[:1].lower() + name[1:])
+    return words
 
 
 def heat_in_words(heat: Heat) -> str:
@@ -75,8 +78,11 @@ def heat_in_words(heat: Heat) -> str:
         "elsewhere": "The decision drifted elsewhere: the model does not look at the change",
         "unclear": "Whether the change hit what the model looks at is unclear",
     }[heat.where]
+    if heat.where == "unclear" and heat.chance is not None and heat.chance > EVERYWHERE:
+        where = "The change is nearly everywhere, so heat can't tell whether it hit what the model looks at"
+    even = "" if heat.chance is None else f", and {share(heat.chance)} would if it were spread evenly"
     return (
-        f"{where}. {share(heat.overlap)} of the heat lies on the change; half of the heat takes {share(heat.focus_before)} "
+        f"{where}. {share(heat.overlap)} of the heat lies on the change{even}; half of the heat takes {share(heat.focus_before)} "
         f"of the picture before and {share(heat.focus_after)} after."
     )
 

@@ -19,7 +19,7 @@ from gate.report.cause_words import (
     type_name,
 )
 from gate.report.gallery import DIFFERENCE
-from gate.report.numbers import count, share
+from gate.report.numbers import confidence, count, share
 from gate.report.pictures import PictureReader, figure
 from gate.report.releases import releases_in_words
 from gate.report.text import NAME, visible
@@ -122,7 +122,7 @@ class _Card:
             "badges": [(_TONES[cause.status], STATUS_WORD[cause.status])] if cause.status else [],
             "type": _type(cause),
             "size_words": size_in_words(cause, len(self._result.defects)),
-            "ranges": _ranges(cause),
+            "severity": _severity(cause),
             "repair": cause.repair,
             "example": name,
             "anchor": self._anchors.get(name),
@@ -190,7 +190,7 @@ class _Card:
         if defect.confidence_after is not None:
             what = visible(self._result.class_name(defect.predicted), NAME) if defect.predicted is not None else fault_in_words(defect)
             rows.append((f"After, in {what}", defect.confidence_after))
-        return [(words, value, share(value)) for words, value in rows]
+        return [(words, value, confidence(value)) for words, value in rows]
 
     def _heat(self, defect: Defect) -> dict[str, str] | None:
         found = defect.attribution
@@ -224,13 +224,12 @@ class _Card:
         return commands
 
 
-def _ranges(cause: RootCause) -> list[str]:
-    """What tells how strong the changes are, two of them at most: the title says the first one in its unit."""
-    told = []
-    for key, (low, high) in list(cause.range.items())[:2]:
-        values = f"{low:.3g}" if f"{low:.3g}" == f"{high:.3g}" else f"{low:.3g} to {high:.3g}"
-        told.append(f"{visible(key.replace('_', ' '), 40)} {values}".replace(" -", " \u2212"))
-    return told
+def _severity(cause: RootCause) -> str:
+    """How strong its minimised defects are beside the policy's limit; empty where none was minimised."""
+    if "severity" not in cause.range:
+        return ""
+    low, high = (f"{value:.2g}" for value in cause.range["severity"])
+    return f"severity {low}{'' if low == high else f' to {high}'} of 1"
 
 
 def _type(cause: RootCause) -> dict[str, str] | None:
@@ -296,7 +295,7 @@ def _triage(triage: TriageSummary, causes: Sequence[RootCause]) -> dict[str, Any
     unexplained = len(triage.not_explained)
     reason = f" {triage.reason[:1].upper()}{triage.reason[1:].rstrip('.')}." if triage.reason else ""
     return {
-        "words": f"{said}Explaining took {count(triage.spent)} model passes; {count(triage.allowed)} were allowed, "
+        "words": f"{said}Explaining took {count(triage.spent)} model calls; {count(triage.allowed)} were allowed, "
         f"{share(triage.share)} of all the work.",
         "missing": f"{count(unexplained)} {'root cause was' if unexplained == 1 else 'root causes were'} not explained.{reason}"
         if unexplained

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gate.report.difference import CAUSE_STATUSES, CauseChange, Change, CoverageChange, Difference, MetricChange, RuleChange
-from gate.report.numbers import amount, interval, is_share, points, share
+from gate.report.numbers import amount, confidence, interval, is_share, points, share
 from gate.result import Defect, Metric, Result, RuleResult
 
 __all__ = [
@@ -89,11 +89,11 @@ def coverage_in_words(change: CoverageChange, side: tuple[float, float] | None) 
 
 
 def defect_in_words(result: Result, defect: Defect) -> str:
-    """``four read as nine (0.93)``."""
+    """``four read as nine (93.0 %)``."""
     true = "a probe" if defect.label is None else result.class_name(defect.label)
     if defect.predicted is None:
         return f"{true}: {defect.detail or defect.oracle.replace('_', ' ')}"
-    sure = "" if defect.confidence_after is None else f" ({defect.confidence_after:.0%})"
+    sure = "" if defect.confidence_after is None else f" ({confidence(defect.confidence_after)})"
     return f"{true} read as {result.class_name(defect.predicted)}{sure}"
 
 

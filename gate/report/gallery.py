@@ -18,7 +18,7 @@ from typing import Any
 from markupsafe import Markup
 
 from gate.report.cause_words import STATUS_WORD, type_name
-from gate.report.numbers import count, share
+from gate.report.numbers import confidence, count
 from gate.report.pictures import Picture, PictureReader, figure
 from gate.report.text import NAME, visible
 from gate.report.words import fault_in_words, label_in_words, recipe_in_words
@@ -160,14 +160,14 @@ def _operators_of(defect: Defect) -> set[str]:
 def _card(defect: Defect, parts: list[tuple[str, dict[str, Any] | None]], result: Result) -> dict[str, Any]:
     label = label_in_words(defect, result)
     fault = None if defect.oracle == "changed_prediction" else fault_in_words(defect)
-    before = "unknown" if defect.confidence_before is None else share(defect.confidence_before)
-    after = "unknown" if defect.confidence_after is None else share(defect.confidence_after)
+    before = "unknown" if defect.confidence_before is None else confidence(defect.confidence_before)
+    after = "unknown" if defect.confidence_after is None else confidence(defect.confidence_after)
     if defect.label is None:
-        confidence = f"A probe shows no class, so any finite answer would do. After: {fault}."
+        sure = f"A probe shows no class, so any finite answer would do. After: {fault}."
     elif fault:
-        confidence = f"Before: {visible(label, NAME)} with {before} confidence. After: {fault}."
+        sure = f"Before: {visible(label, NAME)} with {before} confidence. After: {fault}."
     else:
-        confidence = f"Confidence {before} before, {after} in the wrong class after."
+        sure = f"Confidence {before} before, {after} in the wrong class after."
     return {
         "id": defect.id,
         "label": label,
@@ -177,7 +177,7 @@ def _card(defect: Defect, parts: list[tuple[str, dict[str, Any] | None]], result
         "parts": parts,
         "type": type_name(defect.type) if defect.type else None,
         "real": defect.long_tail_kind,
-        "confidence": confidence,
+        "confidence": sure,
         "recipe_sentence": f"Recipe: {recipe_in_words(defect)}.",
         "small": f"Found by the {visible(defect.arm, NAME)} arm on {visible(defect.seed_id, 40)}; "
         f"family {visible(defect.family.replace('_', ' '), NAME)}, total severity {defect.severity:.2f}; "

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gate.report import reproduce
+from gate.report.cause_words import kind_words
 from gate.report.coverage import (
     FALSE_MEANING,
     amount_of,
@@ -25,7 +26,7 @@ from gate.report.coverage import (
     stalled,
 )
 from gate.report.gallery import choose
-from gate.report.numbers import amount, count, interval, share
+from gate.report.numbers import amount, confidence, count, interval
 from gate.report.releases import releases_in_words
 from gate.report.shortcuts import ADVICE, shortcut_in_words, shortcuts_of
 from gate.report.text import NAME, markdown
@@ -225,7 +226,7 @@ def _causes(result: Result) -> list[str]:
 
 def _marks(cause: RootCause) -> str:
     """What it is and whether it is new, in brackets."""
-    said = [markdown(text, NAME) for text in (cause.type, cause.status) if text]
+    said = [markdown(words, NAME) for words in kind_words(cause)]
     return f" ({', '.join(said)})" if said else ""
 
 
@@ -240,5 +241,5 @@ def _defects(result: Result) -> list[str]:
 
 
 def _defect(defect: Defect, result: Result) -> tuple[str, ...]:
-    sure = "" if defect.confidence_after is None else f" with {share(defect.confidence_after)} confidence"
+    sure = "" if defect.confidence_after is None else f" with {confidence(defect.confidence_after)} confidence"
     return markdown(defect.id, NAME), f"{markdown(outcome_in_words(defect, result), 3 * NAME)}{sure}", markdown(recipe_in_words(defect))

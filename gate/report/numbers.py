@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["amount", "count", "duration", "interval", "is_bounded", "is_share", "mark", "points", "roughly", "share", "short", "split"]
+__all__ = [
+    "amount",
+    "confidence",
+    "count",
+    "duration",
+    "interval",
+    "is_bounded",
+    "is_share",
+    "mark",
+    "points",
+    "roughly",
+    "share",
+    "short",
+    "split",
+]
 
 _SHARES = ("share", "ratio", "fraction")
 
@@ -22,6 +36,13 @@ def is_bounded(unit: str) -> bool:
 def share(value: float) -> str:
     """A share in percent, e.g. ``34.0 %`` or ``0.0052 %``."""
     return f"{_percent(value)} %"
+
+
+def confidence(value: float) -> str:
+    """How sure a model is, e.g. ``79.4 %``, ``over 99.9 %``: nearly sure is not sure, and more digits say nothing to a person."""
+    if 0.9995 <= value < 1:
+        return "over 99.9 %"
+    return "under 0.1 %" if 0 < value < 0.0005 else share(round(value, 3))
 
 
 def points(value: float) -> str:

@@ -29,9 +29,9 @@ from gate.result import (
 __all__ = ["explained", "hostile_evidence"]
 
 _TYPES = {
-    "geometry": ("local_sensitive", "The change covers 3.4 % of the picture, and half of the heat lies within 12 % of it."),
-    "photometry": ("global_drift", "The change covers 97 % of the picture, and the heat is spread over 61 % of it."),
-    "noise": ("concept_confusion", "Both classes answer strongly to the parts that the heat lies on."),
+    "geometry": ("local-sensitive", "The change covers 3.4 % of the picture, and half of the heat lies within 12 % of it."),
+    "photometry": ("global-drift", "The change covers 97 % of the picture, and the heat is spread over 61 % of it."),
+    "noise": ("concept-confusion", "Both classes answer strongly to the parts that the heat lies on."),
 }
 _KINDS = ("fog", "low_light", "occlusion")
 

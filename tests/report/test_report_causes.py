@@ -11,9 +11,11 @@ from page_visit import Visit
 from playwright.sync_api import expect
 from sample import make_run
 
-from gate.report import html
+from gate.report import html, junit, markdown
+from gate.report.cause_words import heat_in_words, type_meaning, type_name
 from gate.report.causes import causes_page
-from gate.result import RootCause, TriageSummary, Verdict
+from gate.result import Heat, RootCause, TriageSummary, Verdict
+from gate.triage.classify import TYPES
 
 
 def test_a_card_shows_an_explained_defect_with_all_that_is_known_of_it(tmp_path: Path) -> None:
@@ -36,6 +38,37 @@ def test_a_card_shows_an_explained_defect_with_all_that_is_known_of_it(tmp_path:
     assert "baseline" in facts["The baseline's answer"].lower() or "It reads" in facts["The baseline's answer"]
     commands = [command for _, command in card["commands"]]
     assert commands == [f"gate replay RUN {example.id}", f"pytest RUN/defects/{example.id}/test_defect.py"]
+
+
+def test_heat_is_told_beside_what_an_even_spread_would_give_and_means_nothing_where_the_change_is_everywhere() -> None:
+    heat = Heat(method="occlusion", layer=None, overlap=0.74, chance=0.59, focus_before=0.2, focus_after=0.3, moved=0.1, where="unclear")
+    assert "nearly everywhere, so heat can't tell" in heat_in_words(heat)
+    assert "74.0 % of the heat lies on the change, and 59.0 % would if it were spread evenly" in heat_in_words(heat)
+    local = heat.model_copy(update={"chance": 0.1})
+    assert heat_in_words(local).startswith("Whether the change hit what the model looks at is unclear. ")
+    assert "evenly" not in heat_in_words(heat.model_copy(update={"chance": None}))
+
+
+def test_every_type_has_a_name_and_a_meaning_of_its_own() -> None:
+    assert len({type_name(kind) for kind in TYPES}) == len(TYPES)
+    assert all(type_meaning(kind) for kind in TYPES)
+
+
+def test_a_card_tells_how_strong_its_minimised_defects_are_beside_the_limit(tmp_path: Path) -> None:
+    result = make_run(tmp_path, Verdict.FAIL, 3)
+    said = []
+    for known in ({"severity": (0.1894, 0.3131), "added": (-0.07, -0.05)}, {"severity": (0.25, 0.25)}, {}):
+        cause = result.root_causes[0].model_copy(update={"range": known})
+        said.append(causes_page(result.model_copy(update={"root_causes": (cause,)}), tmp_path, {})["cards"][0]["severity"])
+    assert said == ["severity 0.19 to 0.31 of 1", "severity 0.25 of 1", ""]
+
+
+def test_the_summary_and_the_test_file_name_type_and_status_in_the_same_words(tmp_path: Path) -> None:
+    result = make_run(tmp_path, Verdict.FAIL, 3)
+    cause = result.root_causes[0].model_copy(update={"status": "back", "type": "concept-confusion"})
+    changed = result.model_copy(update={"root_causes": (cause,)})
+    assert "(back again, confused classes)" in markdown.render(changed)
+    assert "back again, confused classes, " in junit.render(changed, tmp_path)
 
 
 def test_the_commands_offer_to_explain_what_was_not_and_no_test_that_is_not_there(tmp_path: Path) -> None:
@@ -81,7 +114,7 @@ def test_what_was_not_explained_is_named_with_the_reason(tmp_path: Path) -> None
     assert page["missing"] == "10 root causes were not explained. The share was used up."
     assert page["titles"] == [cause.title for cause in result.root_causes[:8]]
     assert page["left_out"] == 2
-    assert "99 model passes; 100 were allowed, 25.0 % of all the work" in page["words"]
+    assert "99 model calls; 100 were allowed, 25.0 % of all the work" in page["words"]
 
 
 def test_earlier_root_causes_say_what_became_of_them(tmp_path: Path) -> None:

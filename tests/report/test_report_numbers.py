@@ -13,7 +13,7 @@ from gate.metrics.catalogue import CATALOGUE
 from gate.policy.threshold import Threshold
 from gate.report.bar import WIDTH, bar
 from gate.report.curve import panels
-from gate.report.numbers import amount, duration, interval, split
+from gate.report.numbers import amount, confidence, duration, interval, split
 from gate.report.words import moment, side_facts
 from gate.result import CurvePoint, Metric
 
@@ -134,3 +134,11 @@ def test_a_flat_curve_is_drawn() -> None:
     flat = [CurvePoint(executions=i, coverage={"nc": level}, findings=0, defects=0) for i in range(3) for level in (1.0,)]
     (panel,) = panels(flat, {"kmnc": "share"})
     assert len(panel.y) >= 2
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(1.0, "100 %"), (0.99999982, "over 99.9 %"), (0.794, "79.4 %"), (0.0012, "0.1 %"), (2e-7, "under 0.1 %"), (0.0, "0 %")],
+)
+def test_how_sure_a_model_is_has_no_more_digits_than_mean_something(value: float, words: str) -> None:
+    assert confidence(value) == words
