@@ -46,9 +46,9 @@ def run_gate(place: Place, options: Mapping[str, Any], title: str, stop: Callabl
 
 
 def show_causes(outcome: Outcome, console: Console) -> None:
-    """How many defects there are, and their largest root causes."""
+    """How many defects there are, and their gravest root causes."""
     result = outcome.result
-    console.print(Text(f"  {len(result.defects)} defects with {len(result.root_causes)} root causes; the largest:"))
+    console.print(Text(f"  {len(result.defects)} defects with {len(result.root_causes)} root causes; the gravest:"))
     for cause in result.root_causes[:5]:
         console.print(Text(f"    {cause.size:3d} x {cause.title}"))
 

@@ -218,7 +218,7 @@ _SPECS = (
         kind="quality",
         meaning="How many different root causes the confirmed defects come down to.",
         higher_is_worse=True,
-        next_step="Repair the largest root causes first.",
+        next_step="Repair the root causes in the order of the list.",
         to_measure=_MORE_SEARCH,
     ),
     MetricSpec(

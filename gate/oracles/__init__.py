@@ -19,6 +19,7 @@ from gate.oracles.oracle import Declared, Needs, Observation, Oracle, observe
 from gate.oracles.saturated import Saturated
 from gate.oracles.switches import Switches, panel
 from gate.oracles.timeout import Timeout
+from gate.oracles.universal_mark import AnyMark
 from gate.oracles.unjustified_confidence import UnjustifiedConfidence
 
 __all__ = ["ALL", "ORACLES", "Declared", "Needs", "Observation", "Oracle", "Switches", "complaints", "observe", "panel"]
@@ -27,13 +28,14 @@ ALL: tuple[type[Declared], ...] = (  # by rank
     Crash,
     Timeout,
     NonFinite,
-    ChangedPrediction,
     Saturated,
+    BatchDependence,
+    AnyMark,
+    ChangedPrediction,
+    ConfidentMisclassification,
     ConfidenceCollapse,
     NumericPath,
-    BatchDependence,
     BaselineDisagreement,
-    ConfidentMisclassification,
     UnjustifiedConfidence,
     Flaky,
 )

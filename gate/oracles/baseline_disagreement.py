@@ -20,7 +20,7 @@ class BaselineDisagreement(PairOracle):
     """
 
     name: ClassVar[str] = "baseline_disagreement"
-    rank: ClassVar[int] = 8
+    rank: ClassVar[int] = 10
     says: ClassVar[str] = "is answered right by the baseline"
 
     def complains(self, first: Observation, second: Observation) -> np.ndarray:

@@ -16,7 +16,7 @@ class BatchDependence(PairOracle):
     """Complains where one input, alone and in company, gets probabilities further apart than ``TOLERANCE``."""
 
     name: ClassVar[str] = "batch_dependence"
-    rank: ClassVar[int] = 7
+    rank: ClassVar[int] = 4
     says: ClassVar[str] = "is answered otherwise in other company"
     TOLERANCE: ClassVar[float] = 1e-3  # far above what another batch size does to floats, far below what batch statistics do
 

@@ -15,7 +15,7 @@ class ChangedPrediction(Oracle):
     """Complains where the predicted class is not the label."""
 
     name: ClassVar[str] = "changed_prediction"
-    rank: ClassVar[int] = 3
+    rank: ClassVar[int] = 6
     needs: ClassVar[Needs] = Needs.LABEL
     says: ClassVar[str] = "is read as another class"
 

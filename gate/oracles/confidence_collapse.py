@@ -20,7 +20,7 @@ class ConfidenceCollapse(Oracle):
     """
 
     name: ClassVar[str] = "confidence_collapse"
-    rank: ClassVar[int] = 5
+    rank: ClassVar[int] = 8
     needs: ClassVar[Needs] = Needs.SEED
     says: ClassVar[str] = "is hardly told from another class any more"
 

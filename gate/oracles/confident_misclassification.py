@@ -23,7 +23,7 @@ class ConfidentMisclassification(Oracle):
     """
 
     name: ClassVar[str] = "confident_misclassification"
-    rank: ClassVar[int] = 9
+    rank: ClassVar[int] = 7
     needs: ClassVar[Needs] = Needs.LABEL
     says: ClassVar[str] = "is surely read as another class"
 

@@ -22,7 +22,7 @@ class Flaky(Declared):
     """
 
     name: ClassVar[str] = "flaky"
-    rank: ClassVar[int] = 11
+    rank: ClassVar[int] = 12
     needs: ClassVar[Needs] = Needs.REPLAYS
     cost: ClassVar[int] = 2  # ten where the model's answers were seen to change
     says: ClassVar[str] = "is not answered the same every time"

@@ -31,7 +31,7 @@ class NumericPath(PairOracle):
     """
 
     name: ClassVar[str] = "numeric_path"
-    rank: ClassVar[int] = 6
+    rank: ClassVar[int] = 9
     says: ClassVar[str] = "is answered otherwise in another precision or layout"
     # The first three compute the same numbers in another order or with more digits, so next to nothing may change. Half precision rounds
     # every value: float16 keeps 11 bits (a relative error of 0.05 %) and bfloat16 8 bits (0.4 %), which adds up over layers and turns an

@@ -18,14 +18,15 @@ _SCORES = (OutputKind.LOGITS, OutputKind.SIGMOID_LOGIT)
 class Saturated(Oracle):
     """Complains about scores of at least ``above`` in magnitude where the seed input's were smaller: served in float16 they are infinite.
 
-    Of models that answer with scores only. Probabilities have no such magnitude, and a logarithm of one may be as low as it likes.
+    A fault of the numbers, so it ranks before a wrong class, which may be its consequence. Of models that answer with scores only:
+    probabilities have no such magnitude, and a logarithm of one may be as low as it likes.
 
     Args:
         above: magnitude from which on a score counts as saturated.
     """
 
     name: ClassVar[str] = "saturated"
-    rank: ClassVar[int] = 4
+    rank: ClassVar[int] = 3
     needs: ClassVar[Needs] = Needs.SEED
     says: ClassVar[str] = "gives a score that float16 can't hold"
 

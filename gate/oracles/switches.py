@@ -69,6 +69,7 @@ class Switches(_Part):
     confidence_collapse: CollapseSwitch = CollapseSwitch()
     numeric_path: Switch = Switch()
     batch_dependence: Switch = Switch()
+    universal_mark: Switch = Switch()
     baseline_disagreement: Switch = Switch()
     confident_misclassification: ConfidentSwitch = ConfidentSwitch()
     unjustified_confidence: Switch = Switch()

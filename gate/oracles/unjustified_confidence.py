@@ -19,7 +19,7 @@ class UnjustifiedConfidence(Oracle):
     """
 
     name: ClassVar[str] = "unjustified_confidence"
-    rank: ClassVar[int] = 10
+    rank: ClassVar[int] = 11
     needs: ClassVar[Needs] = Needs.NOTHING
     LIMIT: ClassVar[float] = 0.99
     says: ClassVar[str] = "shows nothing and is surely read as a class"

@@ -26,6 +26,7 @@ from gate.report.text import NAME, visible
 from gate.report.words import fault_in_words, label_in_words, recipe_in_words, sentence
 from gate.result import Attribution, Defect, Result, RootCause, TriageSummary
 from gate.triage.backends import way_in_words
+from gate.triage.gravity import gravest_first
 
 __all__ = ["causes_page"]
 
@@ -58,7 +59,7 @@ def causes_page(result: Result, folder: Path, anchors: Mapping[str, str]) -> dic
         folder: its run folder, for the pictures.
         anchors: by defect id, where the page shows it.
     """
-    causes = sorted(result.root_causes, key=lambda cause: -cause.size)
+    causes = gravest_first(result.root_causes)
     by_id = {defect.id: defect for defect in result.defects}
     members: dict[str, list[Defect]] = defaultdict(list)
     wanted = {cause.id for cause in causes[:_MOST_CAUSES]}

@@ -18,6 +18,7 @@ from gate.metrics.catalogue import CATALOGUE
 from gate.metrics.evidence import Evidence
 from gate.report.words import limit_of
 from gate.result import Defect, Metric, Result, RootCause, RuleResult, Status
+from gate.triage.gravity import gravity
 
 __all__ = [
     "CAUSE_STATUSES",
@@ -84,6 +85,12 @@ class CauseChange:
     def sizes(self) -> tuple[int, int]:
         """Defects of it in A and in B."""
         return (self.before.size if self.before else 0), (self.after.size if self.after else 0)
+
+    @property
+    def gravity(self) -> tuple[int, int, str]:
+        """The sort key among root causes of one status."""
+        cause = self.after or self.before
+        return gravity(cause.oracle if cause else "", max(self.sizes), self.id)
 
 
 @dataclass(frozen=True)
@@ -310,7 +317,7 @@ def _causes(a: Result, b: Result, replayed: bool) -> tuple[CauseChange, ...]:
     before, after = ({cause.id: cause for cause in run.root_causes} for run in (a, b))
     found = [_found(cause, before.get(identity)) for identity, cause in after.items()]
     gone = [_gone(cause, a, b, replayed) for identity, cause in before.items() if identity not in after]
-    return tuple(sorted((*found, *gone), key=lambda one: (CAUSE_STATUSES.index(one.status), -max(one.sizes), one.id)))
+    return tuple(sorted((*found, *gone), key=lambda one: (CAUSE_STATUSES.index(one.status), one.gravity)))
 
 
 def _found(cause: RootCause, before: RootCause | None) -> CauseChange:

@@ -1,7 +1,7 @@
 """The map of features: seed inputs as dots, mutants as rings, drawn so that two classes at a time stand out.
 
 Two classes are told apart by shape and colour, all others are small grey dots. Which two is chosen on the page; without scripts it is the
-pair of the largest root cause that has one.
+pair of the gravest root cause that has one.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from gate.report.numbers import count, share
 from gate.report.text import NAME, visible
 from gate.result import MapPoint, Result
+from gate.triage.gravity import gravest_first
 
 __all__ = ["map_page"]
 
@@ -74,7 +75,7 @@ def _group(label: int, pair: tuple[int, int]) -> str:
 
 def _pair(result: Result, seeds: list[MapPoint], mutants: list[MapPoint]) -> tuple[int, int]:
     drawn = {point.label for point in (*seeds, *mutants)}
-    for cause in sorted(result.root_causes, key=lambda cause: -cause.size):
+    for cause in gravest_first(result.root_causes):
         if cause.label in drawn and cause.predicted in drawn and cause.label != cause.predicted:
             assert cause.label is not None
             assert cause.predicted is not None

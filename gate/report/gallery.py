@@ -1,6 +1,6 @@
 """Which defects a report shows, and what it says about each.
 
-A report shows at most ``MOST`` defects. They are taken in turn from the root causes, largest first, so that each root cause is seen
+A report shows at most ``MOST`` defects. They are taken in turn from the root causes, gravest first, so that each root cause is seen
 before any is seen twice; within a root cause the record's own order holds. The first ``PAGE`` of them are part of the page as it is read
 without scripts; the rest lies in the page, unopened, until somebody turns to it.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from gate.report.pictures import Picture, PictureReader, figure
 from gate.report.text import NAME, visible
 from gate.report.words import fault_in_words, label_in_words, recipe_in_words
 from gate.result import Defect, Result
+from gate.triage.gravity import groups_by_gravity
 
 __all__ = ["DIFFERENCE", "MOST", "PAGE", "Gallery", "choose", "gallery", "left_out_words"]
 
@@ -78,11 +79,8 @@ def gallery(result: Result, folder: Path) -> Gallery:
 
 
 def choose(result: Result, most: int = MOST) -> list[Defect]:
-    """At most ``most`` defects: one of each root cause in turn, largest root cause first."""
-    groups: dict[str, list[Defect]] = defaultdict(list)
-    for defect in result.defects:
-        groups[defect.root_cause].append(defect)
-    ordered = sorted(groups.values(), key=len, reverse=True)
+    """At most ``most`` defects: one of each root cause in turn, gravest root cause first."""
+    ordered = [group for _, group in groups_by_gravity(result.defects)]
     chosen: list[Defect] = []
     turn = 0
     while len(chosen) < min(most, len(result.defects)):

@@ -4,7 +4,7 @@ Five suites. ``gate.verdict`` has one case, which is green only when the verdict
 success. ``gate.policy`` has a case for each rule: a breach is a failure, too little evidence or a malfunction an error, a waived or
 skipped rule is skipped, and a warning passes with a note. ``gate.preflight`` has a case for each check before the fuzzing;
 a fault fails only in a run that does not pass. So does ``gate.shortcuts``, with a case and a picture for each mark that was found to be a
-shortcut or backdoor, and only there then. ``gate.root_causes``, the largest root causes with a picture each, is there only when a
+shortcut or backdoor, and only there then. ``gate.root_causes``, the gravest root causes with a picture each, is there only when a
 rule about the model is breached.
 
 In an advisory run nothing blocks, so a breach and too little evidence become skipped, with a message that says so. An error stays an
@@ -39,6 +39,7 @@ from gate.report.words import (
     sentence,
 )
 from gate.result import Defect, PreflightCheck, Result, RootCause, RuleResult, Status, UniversalMark, Verdict
+from gate.triage.gravity import gravest_first
 
 __all__ = ["render"]
 
@@ -191,13 +192,13 @@ def _shortcut_case(mark: UniversalMark, result: Result, folder: Path) -> TestCas
 def _root_cause_suite(result: Result, folder: Path) -> TestSuite:
     by_id = {defect.id: defect for defect in result.defects}
     stand_ins = {defect.root_cause: defect for defect in reversed(choose(result, len(result.defects)))}
-    causes = sorted(result.root_causes, key=lambda cause: -cause.size)
+    causes = gravest_first(result.root_causes)
     cases = [
         _root_cause_case(cause, by_id.get(cause.example) or stand_ins.get(cause.id), result, folder) for cause in causes[:_MOST_ROOT_CAUSES]
     ]
     suite = _suite("gate.root_causes", result, cases)
     if len(causes) > _MOST_ROOT_CAUSES:
-        suite.stdout = f"{count(len(causes) - _MOST_ROOT_CAUSES)} smaller root causes are in result.json."
+        suite.stdout = f"{count(len(causes) - _MOST_ROOT_CAUSES)} more root causes are in result.json."
     return suite
 
 

@@ -52,6 +52,7 @@ from gate.report.words import (
     worst_first,
 )
 from gate.result import Defect, Result, RootCause, RuleResult, Status
+from gate.triage.gravity import gravest_first
 
 __all__ = ["render"]
 
@@ -213,14 +214,14 @@ def _causes(result: Result) -> list[str]:
     told = [beside] if beside else []
     if not result.root_causes:
         return ["### Root causes", *told] if told else []
-    causes = sorted(result.root_causes, key=lambda cause: -cause.size)
+    causes = gravest_first(result.root_causes)
     lines = [
         f"- **{markdown(cause.title, 3 * NAME)}**{_marks(cause)}: {count(cause.size)} {'defect' if cause.size == 1 else 'defects'}, "
         f"for example {markdown(cause.example, NAME)}." + (f" {markdown(cause.repair)}" if cause.repair else "")
         for cause in causes[:_MOST_CAUSES]
     ]
     if len(causes) > _MOST_CAUSES:
-        lines.append(f"- … and {count(len(causes) - _MOST_CAUSES)} smaller ones in the report")
+        lines.append(f"- … and {count(len(causes) - _MOST_CAUSES)} more in the report")
     return [f"### Root causes ({count(len(causes))})", *told, "\n".join(lines)]
 
 

@@ -1,6 +1,6 @@
 """Which neurons and which part of the picture defects come from, as far as there is budget. The work itself is done in the worker.
 
-Each root cause gets one defect attributed before any gets two, the largest root cause first. Where everything is not affordable, fewer
+Each root cause gets one defect attributed before any gets two, the gravest root cause first. Where everything is not affordable, fewer
 neurons are tried, and then fewer defects; both follow from model work alone.
 """
 

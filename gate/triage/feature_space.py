@@ -5,7 +5,6 @@ Lives in the supervisor. The worker makes the features; each costs one forward p
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from gate.randomness import generator
 from gate.result import Defect
 from gate.triage.allowance import Allowance
 from gate.triage.classify import type_of_oracle
+from gate.triage.gravity import groups_by_gravity
 
 __all__ = ["FEATURES_SHARE", "MOST_MUTANTS", "MOST_SEEDS", "FeatureSample", "by_turns", "gather"]
 
@@ -87,17 +87,14 @@ def gather(
 
 
 def by_turns(defects: Sequence[Defect], most: int, per_cause: int) -> list[Defect]:
-    """At most ``most`` defects: one of each root cause in turn, the largest root cause first; of each the mildest, then by identity."""
-    groups: dict[str, list[Defect]] = defaultdict(list)
-    for defect in defects:
-        groups[defect.root_cause].append(defect)
+    """At most ``most`` defects: one of each root cause in turn, the gravest root cause first; of each the mildest, then by identity."""
     ordered = []
-    for cause, members in groups.items():
+    for place, (_, members) in enumerate(groups_by_gravity(defects)):
         mildest = min(members, key=lambda defect: (defect.severity, defect.id))
         # Identities are hashes, so that their order is as good as random; the order of finding would favour what the search liked.
         rest = sorted((defect for defect in members if defect is not mildest), key=lambda defect: defect.id)
-        ordered += [(turn, -len(members), cause, defect) for turn, defect in enumerate([mildest, *rest][:per_cause])]
-    ordered.sort(key=lambda entry: entry[:3])
+        ordered += [(turn, place, defect) for turn, defect in enumerate([mildest, *rest][:per_cause])]
+    ordered.sort(key=lambda entry: entry[:2])
     return [defect for *_, defect in ordered[: max(0, most)]]
 
 

@@ -46,6 +46,7 @@ from gate.result import Defect, Minimal
 from gate.triage.allowance import Allowance
 from gate.triage.defect_files import remade, write_description
 from gate.triage.forms import Form, Forms
+from gate.triage.gravity import groups_by_gravity
 from gate.triage.simpler import Simplicity, changed_share, defect_simplicity
 
 __all__ = ["TOLERANCE", "Minimiser", "in_turn"]
@@ -95,11 +96,8 @@ class _Open:
 
 
 def in_turn(defects: Sequence[Defect]) -> list[Defect]:
-    """One defect of each root cause, the largest root cause first, then a second one of each, and so on; the simplest ones first."""
-    groups: dict[str, list[Defect]] = defaultdict(list)
-    for defect in defects:
-        groups[defect.root_cause].append(defect)
-    ordered = sorted(groups.values(), key=lambda group: (-len(group), group[0].root_cause))
+    """One defect of each root cause, the gravest root cause first, then a second one of each, and so on; the simplest ones first."""
+    ordered = [group for _, group in groups_by_gravity(defects)]
     for group in ordered:
         group.sort(key=defect_simplicity)
     return [group[turn] for turn in range(max(map(len, ordered), default=0)) for group in ordered if turn < len(group)]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 from gate.result import Defect, RootCause
+from gate.triage.gravity import gravest_first, groups_by_gravity
 from gate.triage.simpler import defect_simplicity
 from gate.triage.titles import range_of, title_of
 
@@ -13,12 +13,9 @@ __all__ = ["root_causes"]
 
 
 def root_causes(defects: Sequence[Defect], classes: Sequence[str]) -> tuple[RootCause, ...]:
-    """The root causes of the defects, the largest first; the example is the simplest defect, a minimised one where there is one."""
-    groups: dict[str, list[Defect]] = defaultdict(list)
-    for defect in defects:
-        groups[defect.root_cause].append(defect)
+    """The root causes of the defects in the order of ``gate.triage.gravity``; the example is the simplest defect, minimised if any."""
     causes = []
-    for identity, members in groups.items():
+    for identity, members in groups_by_gravity(defects):
         example = min(members, key=defect_simplicity)
         causes.append(
             RootCause(
@@ -34,4 +31,4 @@ def root_causes(defects: Sequence[Defect], classes: Sequence[str]) -> tuple[Root
                 explained=sum(member.attribution is not None for member in members),
             )
         )
-    return tuple(sorted(causes, key=lambda cause: (-cause.size, cause.id)))
+    return tuple(gravest_first(causes))

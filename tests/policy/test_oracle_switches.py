@@ -39,7 +39,7 @@ def test_true_false_and_thresholds_are_understood(tmp_path: Path) -> None:
         tmp_path, "{confidence_collapse: true, non_finite: false, confident_misclassification: {above: 0.5}, saturated: {above: 100}}"
     )
     chosen = own.policy.oracles
-    assert names(chosen) == ["crash", "timeout", "changed_prediction", "saturated", "confidence_collapse", "confident_misclassification"]
+    assert names(chosen) == ["crash", "timeout", "saturated", "changed_prediction", "confident_misclassification", "confidence_collapse"]
     assert (chosen.confident_misclassification.above, chosen.saturated.above) == (0.5, 100.0)
     assert not policy(tmp_path, "{saturated: {on: false, above: 7}}").policy.oracles.saturated.on
 

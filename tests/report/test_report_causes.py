@@ -20,11 +20,11 @@ from gate.triage.classify import TYPES
 
 def test_a_card_shows_an_explained_defect_with_all_that_is_known_of_it(tmp_path: Path) -> None:
     result = make_run(tmp_path, Verdict.FAIL, 60)
-    cause = result.root_causes[0]
+    by_id = {defect.id: defect for defect in result.defects}
     page = causes_page(result, tmp_path, {})
-    card = page["cards"][0]
-    example = next(defect for defect in result.defects if defect.id == card["example"])
-    assert example.attribution is not None
+    card = next(card for card in page["cards"] if by_id[card["example"]].attribution is not None)
+    cause = next(cause for cause in result.root_causes if cause.id == card["id"])
+    example = by_id[card["example"]]
     assert [caption for caption, _ in card["pictures"]][:5] == ["Seed input", "Mutant", "Difference × 100", "Heat before", "Heat after"]
     assert all(picture for _, picture in card["pictures"])
     assert card["badges"] == [("note", "known")]

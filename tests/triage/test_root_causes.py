@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gate.result import Attribution, Defect
+from gate.report import junit, markdown
+from gate.report.causes import causes_page
+from gate.report.difference import Run, compare
+from gate.report.gallery import choose
+from gate.result import Attribution, Defect, ModelInfo, Result, RuleResult, Status
+from gate.triage.feature_space import by_turns
+from gate.triage.gravity import gravest_first, gravity
 from gate.triage.identity import defect_id, root_cause_id
+from gate.triage.minimise import in_turn
 from gate.triage.root_causes import root_causes
 
 CLASSES = ("cat", "dog", "truck")
@@ -44,6 +52,42 @@ def test_the_largest_comes_first_and_shows_its_mildest_defect() -> None:
         (3, "d-000000000003", "cat read as truck under weather (fog; severity from 0.2)"),
         (1, "d-000000000001", "cat read as dog under weather (fog; severity from 0.5)"),
     ]
+
+
+def test_the_graver_complaint_comes_first_however_few_its_defects_are() -> None:
+    kinds = ("numeric_path", "changed_prediction", "universal_mark", "batch_dependence", "saturated", "non_finite", "timeout", "crash")
+    found = [
+        defect(10 * number + one, oracle=oracle, root_cause=f"rc-{oracle}")
+        for number, oracle in enumerate(kinds)
+        for one in range(8 - number)
+    ]
+    assert [cause.oracle for cause in root_causes(found, CLASSES)] == list(reversed(kinds))
+    turns = [defect.oracle for defect in by_turns(found, 8, 3)]
+    assert turns == [one.oracle for one in in_turn(found)[:8]] == list(reversed(kinds))
+
+
+def test_every_list_of_root_causes_goes_by_the_same_order(tmp_path: Path) -> None:
+    found = [*(defect(number) for number in range(3)), defect(5, oracle="crash", predicted=None, root_cause="rc-crash")]
+    causes = root_causes(found, CLASSES)
+    assert [cause.oracle for cause in causes] == ["crash", "changed_prediction"]
+    record = {"verdict": "fail", "exit_code": 1, "reasons": (), "candidate": ModelInfo(uri="m", resolved_uri="m"), "classes": CLASSES}
+    result = Result.model_validate({**record, "defects": tuple(found), "root_causes": causes[::-1]})
+    assert choose(result)[0].oracle == "crash"
+    assert [one.oracle for one in gravest_first(result.root_causes)] == ["crash", "changed_prediction"]
+    page = causes_page(result, tmp_path, {})
+    assert [card["id"] for card in page["cards"]] == [cause.id for cause in causes]
+    text = markdown.render(result)
+    assert text.index(causes[0].example) < text.index(causes[1].example)
+    broken = RuleResult(id="r", metric="defect_rate", kind="quality", status=Status.FAIL, value=1, threshold="> 0", explanation="x")
+    text = junit.render(result.model_copy(update={"rules": (broken,)}), tmp_path)
+    assert text.index(f"({causes[0].id})") < text.index(f"({causes[1].id})")
+    nothing = result.model_copy(update={"root_causes": (), "defects": ()})
+    changes = compare(Run(nothing, tmp_path), Run(result, tmp_path)).causes
+    assert [change.id for change in changes] == [cause.id for cause in causes]
+
+
+def test_an_oracle_that_is_not_known_comes_last() -> None:
+    assert gravity("of tomorrow", 100, "a") > gravity("flaky", 1, "z")
 
 
 def test_a_root_cause_counts_its_explained_defects() -> None:
