@@ -577,7 +577,9 @@ def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, 
     predicted = read_answers(worker, tail.x, output_kind, settings.batch_size)
     wrong = np.flatnonzero((predicted != tail.y) & (predicted >= 0))
     # Of which another class was predicted: what kept its prediction has no such failure that could occur elsewhere.
-    defects = [d for d in work.confirmer.defects if d.natural and d.arm == "search" and d.predicted not in (None, d.label)]
+    # And whatever arm found it first: merging keeps the simplest, which may be another arm's.
+    searched = [d for d in work.confirmer.defects if d.label is not None and "search" in work.confirmer.found_by[d.id]]
+    defects = [d for d in searched if d.natural and d.predicted not in (None, d.label)]
     evidence = LongTailEvidence(labels=tuple(map(int, tail.y)), predicted=tuple(map(int, predicted)), kinds=tuple(tail.kinds or ()))
     if len(defects) < MIN_DEFECTS or len(wrong) < MIN_ERRORS:
         work.long_tail = evidence
