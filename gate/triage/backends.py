@@ -290,8 +290,9 @@ def confirm(
 def wrong_beside_negative(worker: Worker, one: Input, output_kind: OutputKind, value_range: tuple[float, float]) -> int | None:
     """The wrong class that an input, right alone, is read as beside its own negative, -1 where that answer is not finite; None: no such."""
     before, after = run_as_found(worker, one.x, BatchDependence.name, COMPANY, one.label, output_kind, value_range)
-    assert after is not None
-    return int(after.predicted[0]) if _turned(BatchDependence.name, COMPANY, before, after) else None
+    if after is None or not _turned(BatchDependence.name, COMPANY, before, after):
+        return None
+    return int(after.predicted[0])
 
 
 def passes_of(found: Disagreement) -> int:

@@ -36,6 +36,7 @@ from gate.triage.backends import (
     identity_of,
     is_backend,
     way_in_words,
+    wrong_beside_negative,
 )
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -294,3 +295,10 @@ def test_a_model_that_raises_on_an_earlier_defect_or_on_its_company_ends_no_repl
     own: Any = NumpyWorker(raising_on(lambda x: bool(((x.reshape(len(x), -1).mean(axis=1) < 128) == dark).any())))
     again = disagree_again(own, made, mutants, OutputKind.LOGITS, RANGE)
     assert again == ({defect.id: False for defect in made} if dark else {}), "of a raised company nothing can be said"
+
+
+def test_an_input_whose_negative_makes_the_model_raise_has_no_class_beside_it() -> None:
+    own: Any = NumpyWorker(raising_on(lambda x: len(x) > 1))
+    assert wrong_beside_negative(own, INPUTS[0], OutputKind.LOGITS, RANGE) is None
+    turned: Any = NumpyWorker(lambda x: reads_stripes(x) if len(x) == 1 else rolled(x))
+    assert wrong_beside_negative(turned, INPUTS[0], OutputKind.LOGITS, RANGE) == (INPUTS[0].label + 1) % 4
