@@ -32,6 +32,7 @@ from gate.report.invalid_words import reasons_in_words
 from gate.report.margins import margins_page
 from gate.report.marks import marks_page, probes_page
 from gate.report.numbers import amount, count, duration, interval, is_share, share, split
+from gate.report.opening_words import mixed_up, plain_reason, what_it_means
 from gate.report.quarantine import quarantine_page
 from gate.report.text import NAME, visible
 from gate.report.ways import ways_page
@@ -147,12 +148,14 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "verdict_meaning": VERDICT_MEANING[result.verdict],
         "exit_code": result.exit_code,
         "candidate": Markup.escape(candidate_name(result)),
-        "headline": Markup.escape(headline(result)),
+        "headline": Markup.escape(plain_reason(headline(result), result)),
+        "headline_meaning": what_it_means(result),
+        "mixed_up": mixed_up(result),
         "notes": [note for note in (advisory_note(result), partial_note(result)) if note],
         "alarm": false_note(result),
         "banner_facts": _banner_facts(result),
         "faults": [_check(check) for check in result.preflight if check.status == "fault"],
-        "reasons": result.reasons,
+        "reasons": [plain_reason(reason, result) for reason in result.reasons],
         "next_steps": result.next_steps,
         "cards": _card_groups(result, flags),
         "rules": [_rule(rule, flags) for rule in rules[:_MOST_RULES]],

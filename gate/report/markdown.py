@@ -27,6 +27,7 @@ from gate.report.coverage import (
 )
 from gate.report.gallery import choose
 from gate.report.numbers import amount, confidence, count, interval
+from gate.report.opening_words import mixed_up, plain_reason, what_it_means
 from gate.report.releases import releases_in_words
 from gate.report.shortcuts import ADVICE, shortcut_in_words, shortcuts_of
 from gate.report.text import NAME, markdown
@@ -79,10 +80,13 @@ def render(result: Result) -> str:
     """The summary as GitHub-flavoured Markdown, ending in a newline."""
     blocks = [
         f"## Release gate: {VERDICT_WORD[result.verdict]} — {markdown(candidate_name(result), 3 * NAME)}",
-        f"**{markdown(headline(result))}**",
+        f"**{markdown(plain_reason(headline(result), result))}** {markdown(what_it_means(result))}".rstrip(),
         f"{VERDICT_MEANING[result.verdict]} {_facts(result)}",
     ]
     blocks += [f"> {markdown(note)}" for note in (advisory_note(result), partial_note(result)) if note]
+    pairs = mixed_up(result)
+    if pairs:
+        blocks.append(markdown(pairs))
     alarm = false_note(result)
     if alarm:
         blocks.append(f"> **⚠ {markdown(alarm)}**")

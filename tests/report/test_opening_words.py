@@ -1,0 +1,39 @@
+"""What the top of a report says: the deciding number by its name for people, and which classes are taken for which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sample import make_run
+
+from gate.report import html, markdown
+from gate.report.opening_words import mixed_up, plain_reason, what_it_means
+from gate.result import Verdict
+
+
+def test_the_deciding_number_is_told_by_its_name_and_its_meaning(tmp_path: Path) -> None:
+    result = make_run(tmp_path, Verdict.FAIL, 3)
+    assert result.reasons[0].startswith("defect_rate is 34.0 %")
+    for reason in (result.reasons[0], f"defect-rate: {result.reasons[0]}"):
+        told = plain_reason(reason, result)
+        assert told.startswith("Defect rate: 34.0 % ")
+        assert "defect_rate" not in told
+    assert "harmless changes" in what_it_means(result)
+    assert plain_reason("The run was interrupted.", result) == "The run was interrupted."
+    assert what_it_means(result.model_copy(update={"reasons": ("The run was interrupted.",)})) == ""
+    for page in (html.render(result, tmp_path), markdown.render(result)):
+        assert "Defect rate: 34.0" in page.replace("\u00a0", " ")
+        assert what_it_means(result) in page
+
+
+def test_the_pairs_of_classes_of_most_defects_are_told_whatever_the_change(tmp_path: Path) -> None:
+    result = make_run(tmp_path, Verdict.FAIL, 3)
+    one = next(defect for defect in result.defects if defect.label is not None)
+    pairs = [(0, 1)] * 4 + [(2, 0)] * 3 + [(1, 2)] * 2 + [(1, 0)] + [(1, 1)] * 9 + [(None, 1)] * 9 + [(1, None)] * 9
+    defects = tuple(one.model_copy(update={"label": label, "predicted": predicted}) for label, predicted in pairs)
+    result = result.model_copy(update={"classes": ("zero", "one", "two"), "defects": defects})
+    said = "Wrong most often: zero read as one (4 defects), two read as zero (3) and one read as two (2)."
+    assert mixed_up(result) == said
+    assert said in markdown.render(result).replace("\\", "")
+    assert mixed_up(result.model_copy(update={"defects": defects[:4]})) == "Wrong most often: zero read as one (4 defects)."
+    assert mixed_up(result.model_copy(update={"defects": defects[:1]})) == ""
