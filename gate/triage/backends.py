@@ -145,13 +145,13 @@ def compare(
         return done
     begin("inputs were answered to compare numeric paths")
     try:
-        raw, _, wasted = answered(worker, x, batch_size, Raising())  # what was answered once may raise in other company
+        together, _, wasted = answered(worker, x, batch_size, Raising())  # what was answered once may raise in other company
     except Refused:
         ways = (*((BatchDependence.name,) if alone else ()), *paths)
         done.untaken |= dict.fromkeys(ways, "the model raises an exception on inputs that it has answered before")
         return done
     allowance.book(wasted)
-    done.answers = answers = seen(raw)
+    done.answers = answers = seen(together)
     if alone:
         _compare_alone(worker, x, done, allowance, seen, begin)
     for path in paths:
