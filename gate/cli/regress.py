@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -91,9 +92,13 @@ def _lines(found: Regressed) -> list[str]:
             low, high = cause.fresh_interval
             said.append(f"fresh mutants {cause.fresh[0]} of {cause.fresh[1]} fail (95 %: {low:.0%} to {high:.0%})")
         lines.append(f"{cause.verdict:<12}{visible(cause.title, 2 * NAME, isolate=False)} [{cause.id}]: {', '.join(said)}")
-    unknown = sum(cause.verdict == "unknown" for cause in found.causes)
+    counts = Counter(cause.verdict for cause in found.causes)
+    unknown = counts["unknown"]
     if not found.fixed:
-        lines.append("not fixed")
+        words = ", ".join(f"{counts[word]:,} {word}" for word in ("fixed", "memorised", "still there", "unknown") if counts[word])
+        lines.append(f"not fixed  of {len(found.causes):,} root causes: {words}")
+        if counts["memorised"]:
+            lines.append("           memorised: the files are read rightly now, and new pictures with the same change are not")
     elif unknown:
         lines.append(f"no root cause is seen any more; of {unknown} of {len(found.causes)} it is unknown whether they are fixed")
     else:

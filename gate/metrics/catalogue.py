@@ -41,6 +41,10 @@ class MetricSpec:
 
 _MORE_JUDGING = "Give more seed inputs, a larger budget or a larger share for the judging arm."
 _MORE_SEARCH = "Give a larger budget, so that the search gets executions of its own."
+_REPAIR = (
+    "Begin with the first root cause: its card in the report says what to check and what to train with. Train with the exported defects "
+    "(gate corpus export --for-training), then ask gate regress whether it is fixed."
+)
 _NOT_YET = "This version of the gate does not measure it; remove the rule or set on_missing: skip."
 
 _SPECS = (
@@ -71,7 +75,7 @@ _SPECS = (
         kind="quality",
         meaning="The share of inputs for which at least one of a fixed number of harmless changes makes the model answer something else.",
         higher_is_worse=True,
-        next_step="Look at the defect gallery for the family that fails most, add such mutants to the training data and train again.",
+        next_step=_REPAIR,
         to_measure=_MORE_JUDGING,
         slices=("class", "family", "half"),
         interval=True,
@@ -82,7 +86,7 @@ _SPECS = (
         kind="quality",
         meaning="How often a harmless change to an input makes the model answer something else, averaged over inputs.",
         higher_is_worse=True,
-        next_step="Look at the defect gallery for the family that fails most, add such mutants to the training data and train again.",
+        next_step=_REPAIR,
         to_measure=_MORE_JUDGING,
         slices=("class", "family", "half"),
         interval=True,

@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 STATUS_WORD = {"new": "new", "known": "known", "back": "back again", "fixed": "fixed"}
+_HALF = 0.5  # of the way back, below which it surprises that the answer is right again
 _METHODS = {
     "grad_cam_pp": "Grad-CAM++",
     "rollout": "attention rollout",
@@ -98,7 +99,10 @@ def neurons_note(attribution: Attribution) -> str:
     if attribution.neurons_reason:
         text = attribution.neurons_reason
         return text[:1].upper() + text[1:].rstrip(".") + "."
-    return f"{count(attribution.patched)} of {count(attribution.of)} neurons were set back to their clean value, one at a time."
+    said = f"{count(attribution.patched)} of {count(attribution.of)} neurons were set back to their clean value, one at a time."
+    if any(one.restores and one.effect < _HALF for one in attribution.neurons):
+        said += " The mutant is only just wrong, so a small part of the way back restores the answer."
+    return said
 
 
 def enough(defect: Defect, minimal: Minimal) -> str:

@@ -85,7 +85,7 @@ def causes_page(result: Result, folder: Path, anchors: Mapping[str, str]) -> dic
 
 def _lead(result: Result) -> str:
     words = "A root cause joins all defects with the same kind of fault, true class, predicted class and family of mutations."
-    return f"{words} Fixing one removes all of its defects."
+    return f"{words} Fixing one removes all of its defects. In the commands, RUN is the folder that this report lies in."
 
 
 def _example(cause: RootCause, members: Sequence[Defect], by_id: Mapping[str, Defect]) -> Defect | None:

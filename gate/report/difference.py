@@ -273,6 +273,10 @@ def _remarks(a: Run, b: Run) -> list[str]:
     return said + _campaign_remarks(a, b)
 
 
+def _inputs(half: str) -> str:
+    return "all seed inputs" if half == "all" else f"half {half} of the seed inputs"
+
+
 def _campaign_remarks(a: Run, b: Run) -> list[str]:
     one, other = a.result.campaign, b.result.campaign
     if one is None or other is None:
@@ -289,7 +293,10 @@ def _campaign_remarks(a: Run, b: Run) -> list[str]:
             "anything. Compare rates, not numbers of defects or root causes."
         )
     if one.judge_half != other.judge_half:
-        said.append(f"Rates come from other halves of the seed inputs ({one.judge_half} and {other.judge_half}).")
+        said.append(
+            f"Rates come from {_inputs(one.judge_half)} in A and from {_inputs(other.judge_half)} in B: part of a difference may lie in "
+            "the inputs."
+        )
     efforts = a.effort(), b.effort()
     if efforts[0] is not None and efforts[1] is not None:
         if efforts[0][0] != efforts[1][0]:

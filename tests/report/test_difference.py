@@ -144,7 +144,7 @@ def test_runs_of_the_same_campaign_need_no_remark(run_a: Result, tmp_path: Path)
         ({"policy": {"digest": "sha256:0"}}, "policies differ"),
         ({"campaign": {"seed": 18}}, "campaign seeds differ (17 and 18)"),
         ({"campaign": {"executions": 500}}, "12,000 and 500 executions"),
-        ({"campaign": {"judge_half": "a"}}, "other halves"),
+        ({"campaign": {"judge_half": "a"}}, "half a of the seed inputs"),
         ({"campaign": {"fingerprint": {"torch": "3", "threads": 2, "micro_batch": 128}}}, "differ (torch)"),
         ({"campaign": {"stop_reason": "interrupted"}}, "Run B was cut short"),
         ({"classes": ("a", "b")}, "classes are not the same"),

@@ -7,8 +7,9 @@ from pathlib import Path
 from sample import make_run
 
 from gate.report import html, markdown
+from gate.report.cause_words import neurons_note
 from gate.report.opening_words import mixed_up, plain_reason, what_it_means
-from gate.result import Verdict
+from gate.result import Attribution, NeuronEffect, Verdict
 
 
 def test_the_deciding_number_is_told_by_its_name_and_its_meaning(tmp_path: Path) -> None:
@@ -37,3 +38,11 @@ def test_the_pairs_of_classes_of_most_defects_are_told_whatever_the_change(tmp_p
     assert said in markdown.render(result).replace("\\", "")
     assert mixed_up(result.model_copy(update={"defects": defects[:4]})) == "Wrong most often: zero read as one (4 defects)."
     assert mixed_up(result.model_copy(update={"defects": defects[:1]})) == ""
+
+
+def test_a_card_says_why_a_small_part_of_the_way_back_is_enough() -> None:
+    strong = NeuronEffect(layer="l", neuron=1, effect=0.9, restores=True)
+    weak = strong.model_copy(update={"effect": 0.08})
+    assert "only just wrong" in neurons_note(Attribution(neurons=(strong, weak), patched=8, of=160))
+    for neurons in ((strong,), (weak.model_copy(update={"restores": False}),), ()):
+        assert "only just wrong" not in neurons_note(Attribution(neurons=neurons, patched=8, of=160))
