@@ -30,7 +30,7 @@ from gate.oracles.pair import apart
 from gate.result import Defect
 from gate.triage.allowance import Allowance
 from gate.triage.defect_files import write_description
-from gate.triage.identity import defect_id, root_cause_id
+from gate.triage.identity import class_name, defect_id, outcome_of, root_cause_id
 
 __all__ = [
     "ALONE",
@@ -52,7 +52,6 @@ __all__ = [
 
 ALONE, COMPANY = "alone", "company"  # which of two answers is the wrong one, where they depend on the batch
 COMPARED = 2 + NumericPath.passes_per_input()  # forward passes of one input: in a batch, alone, and on the paths
-NON_FINITE = "non-finite"
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +271,7 @@ def confirm(
             natural=False,  # what changes the answer is how the model is run
             severity=round(float(sum(step.severity for step in one.recipe)), 6),
             recipe=tuple(step.to_json() for step in one.recipe),
-            root_cause=root_cause_id(found.oracle, _name(classes, one.label), outcome, family),
+            root_cause=root_cause_id(found.oracle, class_name(one.label, classes), outcome, family),
             files={
                 **{name: f"{base}/{name}.png" for name, _ in pictures},
                 "original_data": f"{base}/{original.name}",
@@ -409,12 +408,8 @@ def _confidence(seen: Observation, label: int) -> float | None:
 
 
 def _outcome(found: Disagreement, classes: Sequence[str]) -> str:
-    return NON_FINITE if found.predicted < 0 else _name(classes, found.predicted)
+    return outcome_of(None if found.predicted < 0 else found.predicted, classes)
 
 
 def _family(found: Disagreement) -> str:
     return f"backend_{found.way}" if found.oracle == NumericPath.name else "backend_batch"
-
-
-def _name(classes: Sequence[str], index: int) -> str:
-    return classes[index] if index < len(classes) else str(index)

@@ -20,7 +20,7 @@ from gate.oracles import ORACLES, Observation, Oracle, observe
 from gate.oracles.crash import Crash
 from gate.oracles.flaky import NON_FINITE, Flaky, answers
 from gate.result import Defect, FlakyFinding
-from gate.triage.identity import defect_id, root_cause_id
+from gate.triage.identity import class_name, defect_id, outcome_of, root_cause_id
 from gate.triage.quarantine import Quarantine
 
 __all__ = ["Confirmer", "replay"]
@@ -127,7 +127,7 @@ class Confirmer:
 
     def confirm(self, finding: Finding) -> bool:
         """Whether the finding is a defect; if so it is on disk and in ``defects`` when this returns."""
-        outcome = "non-finite" if finding.predicted is None else self._name(finding.predicted)
+        outcome = outcome_of(finding.predicted, self._classes)
         identity = defect_id(finding.seed_id, finding.oracle, outcome, finding.families)
         if identity in self.found_by:
             # Another arm has found and confirmed this very defect: one defect, found twice.
@@ -218,7 +218,7 @@ class Confirmer:
             natural=finding.natural,
             severity=round(float(sum(step.severity for step in finding.recipe)), 6),
             recipe=tuple(step.to_json() for step in finding.recipe),
-            root_cause=root_cause_id(finding.oracle, self._name(finding.label), outcome, family),
+            root_cause=root_cause_id(finding.oracle, class_name(finding.label, self._classes), outcome, family),
             files={
                 "original": f"{base}/original.png",
                 "mutant": f"{base}/mutant.png",
@@ -227,9 +227,6 @@ class Confirmer:
                 "mutant_data": f"{base}/{data.name}",
             },
         )
-
-    def _name(self, index: int) -> str:
-        return self._classes[index] if index < len(self._classes) else str(index)
 
 
 def _wanted(finding: Finding) -> str:

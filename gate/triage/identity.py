@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from gate.result import Defect
+__all__ = ["NON_FINITE", "class_name", "defect_id", "outcome_of", "root_cause_id"]
 
-__all__ = ["defect_id", "outcome_of", "root_cause_id"]
+NON_FINITE = "non-finite"  # stands for the class where an answer has none: also where the model raised, as the oracle tells them apart
 
 
 def _short(*parts: str) -> str:
@@ -24,8 +24,11 @@ def root_cause_id(oracle: str, true_class: str, outcome: str, family: str) -> st
     return "rc-" + _short(oracle, true_class, outcome, family)
 
 
-def outcome_of(defect: Defect, classes: Sequence[str]) -> str:
-    """What a defect came to, as identities name it: the predicted class, or the fault."""
-    if defect.predicted is None:
-        return "non-finite"
-    return classes[defect.predicted] if defect.predicted < len(classes) else str(defect.predicted)
+def outcome_of(predicted: int | None, classes: Sequence[str]) -> str:
+    """What an input came to, as identities name it: the predicted class, or the fault where there is none."""
+    return NON_FINITE if predicted is None else class_name(predicted, classes)
+
+
+def class_name(index: int, classes: Sequence[str]) -> str:
+    """The name of a class, or its number where it has none."""
+    return classes[index] if index < len(classes) else str(index)

@@ -13,7 +13,7 @@ from pathlib import Path
 from gate.domains.domain import InputDomain
 from gate.result import Defect
 from gate.triage.defect_files import remade, remove_folder, with_id
-from gate.triage.identity import defect_id, outcome_of, root_cause_id
+from gate.triage.identity import class_name, defect_id, outcome_of, root_cause_id
 from gate.triage.simpler import Simplicity, simplicity
 
 __all__ = ["Settled", "settle"]
@@ -77,15 +77,14 @@ def _moved(defect: Defect, domain: InputDomain) -> bool:
 def _identity(defect: Defect, classes: tuple[str, ...], domain: InputDomain) -> str:
     if not _moved(defect, domain):
         return defect.id
-    return defect_id(defect.seed_id, defect.oracle, outcome_of(defect, classes), defect.families)
+    return defect_id(defect.seed_id, defect.oracle, outcome_of(defect.predicted, classes), defect.families)
 
 
 def _root_cause(defect: Defect, classes: tuple[str, ...], domain: InputDomain) -> str:
     if not _moved(defect, domain):
         return defect.root_cause
     assert defect.label is not None
-    label = classes[defect.label] if defect.label < len(classes) else str(defect.label)
-    return root_cause_id(defect.oracle, label, outcome_of(defect, classes), defect.family)
+    return root_cause_id(defect.oracle, class_name(defect.label, classes), outcome_of(defect.predicted, classes), defect.family)
 
 
 def _simplicity(run: Path, defect: Defect, domain: InputDomain) -> Simplicity:

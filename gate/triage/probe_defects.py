@@ -18,12 +18,11 @@ from gate.models.outputs import OutputKind
 from gate.oracles.flaky import Flaky
 from gate.result import Defect
 from gate.triage.confirm import Confirmer, replay
-from gate.triage.identity import defect_id, root_cause_id
+from gate.triage.identity import NON_FINITE, defect_id, root_cause_id
 
 __all__ = ["confirm_probe"]
 
 NO_LABEL = "no class"
-NON_FINITE = "non-finite"
 NOBODY = -1  # the label that the oracles are given
 
 
