@@ -13,6 +13,7 @@ from gate.config import load
 from gate.demo.place import Place
 from gate.errors import GateError
 from gate.pipeline import Outcome, run
+from gate.report.opening_words import mixed_up
 from gate.terminal.progress import Progress
 from gate.terminal.verdict import show_verdict
 
@@ -46,9 +47,14 @@ def run_gate(place: Place, options: Mapping[str, Any], title: str, stop: Callabl
 
 
 def show_causes(outcome: Outcome, console: Console) -> None:
-    """How many defects there are, and their gravest root causes."""
+    """How many defects there are, which classes are taken for one another, and the gravest root causes."""
     result = outcome.result
-    console.print(Text(f"  {len(result.defects)} defects with {len(result.root_causes)} root causes; the gravest:"))
+    numbers = ((len(result.defects), "defect"), (len(result.root_causes), "root cause"))
+    console.print(Text(f"  {' with '.join(f'{number} {word}' if number == 1 else f'{number} {word}s' for number, word in numbers)}."))
+    pairs = mixed_up(result)
+    if pairs:
+        console.print(Text(f"  {pairs}"), soft_wrap=True)
+    console.print(Text("  The root causes to repair first:"))
     for cause in result.root_causes[:5]:
         console.print(Text(f"    {cause.size:3d} x {cause.title}"))
 

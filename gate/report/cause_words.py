@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gate.report.numbers import count, share
+from gate.report.numbers import count, roughly, share
 from gate.report.text import NAME, visible
 from gate.result import Attribution, Defect, Heat, Minimal, RootCause
 from gate.triage.heat import EVERYWHERE
@@ -109,7 +109,7 @@ def enough(defect: Defect, minimal: Minimal) -> str:
     """How much simpler the defect is than what was found."""
     found, left = len(minimal.found_recipe), len(defect.recipe)
     steps = f"{found} {'operator' if found == 1 else 'operators'}"
-    words = f"Found with {steps} at severity {minimal.found_severity:.2f} in all, changing {share(minimal.found_area)} of the picture"
-    less = f"{left} {'operator' if left == 1 else 'operators'} at {defect.severity:.2f}, changing {share(minimal.area)}"
+    words = f"Found with {steps} at severity {minimal.found_severity:.2f} in all, changing {roughly(minimal.found_area)} of the picture"
+    less = f"{left} {'operator' if left == 1 else 'operators'} at {defect.severity:.2f}, changing {roughly(minimal.area)}"
     end = "Nothing simpler is known to fail." if minimal.complete else "There was no budget left to look for less."
     return f"{words}. Enough to fail: {less}. {end}"

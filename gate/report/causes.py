@@ -174,7 +174,8 @@ class _Card:
         if self._result.baseline is not None and defect.baseline is not None and defect.label is not None:
             name = visible(self._result.class_name(defect.baseline), NAME)
             if defect.baseline == defect.label:
-                words = f"It reads the same file as {name}, which is right: this weakness is the candidate's own."
+                words = f"It reads the same file as {name}, which is right: this weakness is the candidate's own. "
+                words += "Look at what changed since, labels of such pictures included."
             elif defect.baseline == defect.predicted:
                 words = f"It reads the same file as {name}, too: the model in production has this weakness already."
             else:

@@ -119,7 +119,7 @@ def classify(defect: Defect, facts: Facts) -> tuple[str | None, str]:
         return "shortcut", f"No other rule fits, and {facts.leads_there}."
     missing = _missing(defect, facts, heat_known=heat is not None)
     if missing:
-        return None, f"Not told, for {' and '.join(missing)} not looked at."
+        return None, f"Not told, for this was not looked at: {'; '.join(missing)}."
     return (
         "unclear",
         "Its change is neither local nor a drift of the whole, and its features do not lie with two classes that are neighbours.",
@@ -194,9 +194,9 @@ def _missing(defect: Defect, facts: Facts, *, heat_known: bool) -> list[str]:
     """What might have let a rule fit, had it been looked at."""
     missing = []
     if facts.area is None:
-        missing.append("how much of it changed was")
+        missing.append("how much of it changed")
     if not heat_known:
-        missing.append("where the answer comes from was")
+        missing.append("where the answer comes from")
     if facts.kinship is None and defect.predicted is not None and defect.predicted != defect.label:
-        missing.append("what its features lie near was")
+        missing.append("what its features lie near")
     return missing

@@ -69,7 +69,14 @@ def test_it_ends_with_reports_and_what_to_try_next(told: tuple[Path, str]) -> No
     text = " ".join(said.split())
     assert "gate-version-2/report.html" in text
     assert "gate-version-3/report.html" in text
-    defect = Result.load(folder / "gate-version-2").defects[0].id
+    assert "Wrong most often: " in text
+    fixed = sum(cause.status == "fixed" for cause in Result.load(folder / "gate-version-3").earlier_causes)
+    assert f"root causes of version 2 {fixed} are fixed" in text
+    assert fixed > 50
+    for name in ("gate replay", "gate regress", "gate diff", "gate evaluate"):
+        assert name in text
+    defect = Result.load(folder / "gate-version-2").root_causes[0].example
+    assert defect in text
     for model, code in ((None, 1), ("models:/digits/3", None)):
         command = [str(Path(sys.executable).with_name("gate")), "replay", str(folder / "gate-version-2"), defect]
         done = subprocess.run([*command, *(["--model", model] if model else [])], capture_output=True, text=True, timeout=120, check=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 from sample import make_run
 
 from gate.report import html, markdown
-from gate.report.cause_words import neurons_note
+from gate.report.cause_words import enough, neurons_note
 from gate.report.opening_words import mixed_up, plain_reason, what_it_means
 from gate.result import Attribution, NeuronEffect, Verdict
 
@@ -46,3 +46,17 @@ def test_a_card_says_why_a_small_part_of_the_way_back_is_enough() -> None:
     assert "only just wrong" in neurons_note(Attribution(neurons=(strong, weak), patched=8, of=160))
     for neurons in ((strong,), (weak.model_copy(update={"restores": False}),), ()):
         assert "only just wrong" not in neurons_note(Attribution(neurons=neurons, patched=8, of=160))
+
+
+def test_nearly_the_whole_picture_is_told_without_digits_that_mean_nothing(tmp_path: Path) -> None:
+    result = make_run(tmp_path, Verdict.FAIL, 3)
+    one = next(defect for defect in result.defects if defect.minimal is not None)
+    assert one.minimal is not None
+    said = enough(one, one.minimal.model_copy(update={"area": 0.99996, "found_area": 0.99999}))
+    assert "99.99" not in said
+    assert said.count("over 99 %") == 2
+
+
+def test_commands_in_what_to_do_next_look_like_commands(tmp_path: Path) -> None:
+    result = make_run(tmp_path, Verdict.FAIL, 3).model_copy(update={"next_steps": ("Let `gate doctor --run` look for <b>it</b>.",)})
+    assert "<li>Let <code>gate doctor --run</code> look for &lt;b&gt;it&lt;/b&gt;.</li>" in html.render(result, tmp_path)
