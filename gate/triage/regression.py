@@ -12,7 +12,7 @@ import numpy as np
 from gate.campaign.loop import Seeds
 from gate.campaign.preflight import predict_all
 from gate.campaign.supervisor import Refused, Worker
-from gate.corpus.export import half_of
+from gate.corpus.export import file_of, half_of
 from gate.corpus.trainable import severities_found
 from gate.domains.domain import InputDomain
 from gate.errors import DataError
@@ -198,9 +198,7 @@ def read_answers(worker: Worker, x: np.ndarray, output_kind: OutputKind, batch_s
 def _read(
     defect: Defect, name: str, folder: Path, load: Callable[[Path], np.ndarray], shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> np.ndarray:
-    path = folder / defect.files.get(name, "")
-    if not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
-        raise DataError(f"The earlier run lacks a file of its defect {defect.id}.", where=str(path), hint="Give the whole run folder.")
+    path = file_of(defect, name, folder)
     sample = load(path)
     if sample.shape != shape or sample.dtype != dtype:
         raise DataError(
@@ -249,7 +247,9 @@ def _operators(defect: Defect, domain: InputDomain) -> list[tuple[str, float]]:
     """The steps of the recipe as (operator, severity); none where one of them is no natural operator of this domain."""
     steps = [str(step.get("operator")) for step in defect.recipe]
     found = severities_found(defect)
-    if not defect.natural or any(name not in domain.natural or name not in found for name in steps):
+    # A record may have been edited: every step needs a severity that can be true.
+    usable = sum(map(len, severities_found(defect.model_copy(update={"minimal": None})).values()))
+    if not defect.natural or any(name not in domain.natural for name in steps) or usable < len(steps):
         return []
     once = len(set(steps)) == len(steps)
     own = [float(step["severity"]) for step in defect.recipe]

@@ -195,7 +195,7 @@ def test_other_inputs_are_refused_with_both_shapes(earlier: tuple[Result, Path],
 def test_missing_files_and_files_from_elsewhere_are_refused(earlier: tuple[Result, Path]) -> None:
     result, folder = earlier
     picture.save(folder.parent / "elsewhere", X[0], (0.0, 255.0))
-    for path in ("../elsewhere.png", "gone.png", ""):
+    for path in ("../elsewhere.png", "gone.png", "", "a/" * 3000, "b" * 5000, "c\0d"):
         defect = result.defects[0].model_copy(update={"files": {**result.defects[0].files, "mutant_data": path}})
         with pytest.raises(DataError, match="lacks a file"):
             replayed((result.model_copy(update={"defects": (defect,)}), folder), reads_stripes)
@@ -209,6 +209,16 @@ def test_all_three_are_told_of_every_defect(earlier: tuple[Result, Path]) -> Non
     assert not any(by_file.fresh)
     wrong_everywhere = replayed(earlier, wrong)
     assert [(one.file, one.seed, all(one.fresh)) for one in wrong_everywhere] == [(True, True, True)] * 3
+
+
+@pytest.mark.parametrize("severity", [None, "1", [1], -1.0, 1e308])
+def test_a_step_without_a_severity_that_can_be_true_leaves_no_fresh_mutants(earlier: tuple[Result, Path], severity: object) -> None:
+    result, folder = earlier
+    step = result.defects[0].recipe[0]
+    for recipe in (({**step, "severity": severity},), (step, {**step, "severity": severity})):
+        defect = result.defects[0].model_copy(update={"recipe": recipe})
+        (one,) = replayed((result.model_copy(update={"defects": (defect,)}), folder), reads_stripes)
+        assert one.fresh == ()
 
 
 def test_fresh_mutants_of_a_minimised_defect_are_as_strong_as_it_was_found(earlier: tuple[Result, Path]) -> None:
