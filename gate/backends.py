@@ -1,7 +1,8 @@
 """After the campaign: do right answers stay right where the model is served in another way? See gate.triage.backends.
 
 Whether answers depend on the batch comes first: it takes two passes an input, so it is asked of several times as many inputs as the paths.
-Where preflight has seen already that they do, all is spent on it as far as inputs go, for every other answer is doubtful then.
+Where preflight has seen already that they do, all is spent on it as far as inputs go, for every other answer is doubtful then, and seed
+inputs whose clean answer leads least come first, with their mutants: they are the likeliest to turn.
 
 Takes at most ``PART`` of what explaining may spend.
 """
@@ -77,7 +78,7 @@ def compare_paths(work: Work, worker: Worker, domain: InputDomain, preflight: Pr
         )
         return
     company, count = _shares(spend, asked.batch_dependence.on, asked.numeric_path.on, preflight.depends_on_batch)
-    inputs = _inputs(work, max(company, count))
+    inputs = _inputs(work, max(company, count), undecided_first=preflight.depends_on_batch)
     done, arm = Compared(), work.campaign.outcome.counts.setdefault("paths", ArmCount())
     paths = [*NumericPath.PLAIN, *(["compiled"] if _compiles(work, part) else [])] if asked.numeric_path.on else []
 
@@ -132,8 +133,11 @@ def _shares(spend: int, batch: bool, paths: bool, dependent: bool) -> tuple[int,
     return min(IN_COMPANY * most, (spend - price * count) // BESIDE), count
 
 
-def _inputs(work: Work, count: int) -> list[Input]:
-    """``count`` inputs, every other one a valid mutant of the judging arm that was read rightly, as far as there are such."""
+def _inputs(work: Work, count: int, undecided_first: bool = False) -> list[Input]:
+    """``count`` inputs, every other one a valid mutant of the judging arm that was read rightly, as far as there are such.
+
+    Drawn at random; with ``undecided_first`` those of the seed inputs whose two greatest probabilities are closest.
+    """
     assert work.seeds is not None
     assert work.judging is not None
     seeds, judging = work.seeds, work.judging
@@ -144,13 +148,19 @@ def _inputs(work: Work, count: int) -> list[Input]:
         for slot, (valid, predicted) in enumerate(zip(row.valid, row.predicted, strict=True))
         if valid and predicted == seeds.labels[row.seed]
     ]
+    lead = np.diff(np.sort(seeds.probabilities, axis=1)[:, -2:], axis=1)[:, 0]
+
+    def drawn(rows: np.ndarray) -> np.ndarray:
+        order = random.permutation(len(rows))
+        return order[np.argsort(lead[rows[order]], kind="stable")] if undecided_first else order
+
     wanted = min(count // 2, len(right))
     clean = [
         Input(seeds.x[row], seeds.x[row], seeds.ids[row], int(seeds.labels[row]))
-        for row in random.permutation(len(seeds.x))[: count - wanted]
+        for row in drawn(np.arange(len(seeds.x)))[: count - wanted]
     ]
     mutants = []
-    for number in random.permutation(len(right))[:wanted]:
+    for number in drawn(np.array([row for row, _ in right], dtype=np.int64))[:wanted]:
         seed, slot = right[number]
         x, step = judging.made(seed, slot)
         mutants.append(Input(np.asarray(x), seeds.x[seed], seeds.ids[seed], int(seeds.labels[seed]), (step,)))

@@ -154,6 +154,17 @@ def test_where_preflight_saw_that_answers_depend_on_the_batch_the_budget_goes_in
     assert work.allowance.spent <= PART * 1000
 
 
+def test_undecided_seed_inputs_and_their_mutants_come_first_where_that_is_asked(tmp_path: Path) -> None:
+    work = work_of(tmp_path)
+    leads = {identity: np.diff(np.sort(row)[-2:])[0] for identity, row in zip(work.seeds.ids, work.seeds.probabilities, strict=True)}
+    first = backends._inputs(work, 20, undecided_first=True)
+    for some in ([one for one in first if not one.recipe], [one for one in first if one.recipe]):
+        assert len(some) == 10
+        found = [leads[one.seed_id] for one in some]
+        assert found == sorted(found)
+    assert [leads[one.seed_id] for one in first if not one.recipe] == sorted(leads.values())[:10]
+
+
 def test_the_class_of_a_defect_in_company_is_the_one_beside_its_own_negative(tmp_path: Path) -> None:
     def by_company(x: np.ndarray) -> np.ndarray:
         return np.roll(reads_stripes(x), min(len(x), 3) - 1, axis=1)
