@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -302,6 +303,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
     outcome: CampaignOutcome = work.campaign.outcome
     counts = outcome.counts
     fuzzed = [counts[arm] for arm in ("search", "judging", "random")]
+    distinct = Counter(arm for arms in (work.confirmer.found_by.values() if work.confirmer is not None else ()) for arm in arms)
     executed = sum(count.executions for count in fuzzed)
     return CampaignSummary(
         seed=work.settings.seed,
@@ -324,7 +326,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
                 executions=count.executions,
                 valid=count.valid,
                 findings=count.findings,
-                defects=count.defects,
+                defects=distinct[arm],
                 model_calls=count.model_calls,
                 coverage=count.coverage if arm != "judging" else {},
                 invalid=count.invalid,

@@ -161,7 +161,7 @@ class ArmSummary(_Frozen):
     executions: int
     valid: int
     findings: int = 0
-    defects: int = 0
+    defects: int = 0  # distinct ones, as in the record: what minimising merged is one; found by two arms, it counts for both
     model_calls: int = 0
     coverage: dict[str, float] = Field(default_factory=dict)  # final valid coverage by criterion, where the arm has its own map
     invalid: dict[str, int] = Field(default_factory=dict)  # invalid mutants by reason

@@ -77,7 +77,7 @@ def test_ids_agree_everywhere(finished: Finished, result: Result) -> None:
     assert not (finished.folder / "campaign" / "minimising").exists()
     for defect in result.defects:
         said = Defect.model_validate_json((finished.folder / "defects" / defect.id / "defect.json").read_bytes())
-        assert (said.id, said.root_cause, said.recipe) == (defect.id, defect.root_cause, defect.recipe)
+        assert said == defect
         assert all((finished.folder / path).is_file() for path in defect.files.values())
     assert {cause.id: cause.size for cause in result.root_causes} == {
         cause: sum(defect.root_cause == cause for defect in result.defects) for cause in {defect.root_cause for defect in result.defects}
@@ -93,6 +93,16 @@ def test_ids_agree_everywhere(finished: Finished, result: Result) -> None:
     assert len(minimised["merged"]) == result.triage.merged
     now = {minimised["renamed"].get(identity, minimised["merged"].get(identity, identity)) for identity in told}
     assert ids <= now
+
+
+def test_an_arm_has_as_many_defects_as_its_density_counts(result: Result) -> None:
+    assert result.campaign is not None
+    assert result.triage is not None
+    assert result.triage.merged > 0, "what was merged would count twice"
+    arms, thousand = result.campaign.arms, result.metrics["defects_per_1k_executions"].value
+    assert thousand is not None
+    assert arms["search"].defects == round(thousand * arms["search"].executions / 1000) > 0
+    assert sum(arm.defects for arm in arms.values()) >= len(result.defects)
 
 
 def test_it_took_no_more_than_its_half(result: Result) -> None:
