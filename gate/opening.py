@@ -26,11 +26,14 @@ from gate.domains.domain import InputDomain
 from gate.domains.image.marks import shown, sliding, starts
 from gate.domains.image.probes import probes
 from gate.metrics.intervals import wilson
+from gate.oracles import panel
 from gate.oracles.crash import Crash
 from gate.oracles.non_finite import NonFinite
-from gate.result import MarksSummary, ProbeOracle, ProbesSummary, UniversalMark
+from gate.result import Defect, MarksSummary, ProbeOracle, ProbesSummary, UniversalMark
 from gate.triage.confirm import REPLAYS, REPLAYS_UNSTEADY
+from gate.triage.mark_defects import MarkConfirmer
 from gate.triage.probe_defects import confirm_probe
+from gate.triage.titles import title_of_mark
 from gate.work import Work
 
 __all__ = ["OUT_OF_LINE", "open_campaign"]
@@ -179,10 +182,46 @@ def _mark(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight,
     done = search.run(_allowance(work, share, seconds), needed=_needed(work, share))
     count.executions, count.model_calls = done.executions, done.model_calls
     found = tuple(_described(work, domain, one, len(done.found), value_range) for one in done.found)
-    count.findings = sum(one.shortcut for one in found)
-    count.seconds = work.budget.seconds - started
+    count.findings = sum(one.moved for one in found if one.shortcut)
     work.marks = _summary(done, found)
-    work.events.emit("marks", found=len(found), shortcuts=count.findings, highest=found[0].rate if found else None, reason=done.reason)
+    _confirm_marks(work, worker, domain, preflight, list(zip(done.found, found, strict=True)))
+    count.seconds = work.budget.seconds - started
+    shortcuts = sum(one.shortcut for one in found)
+    work.events.emit("marks", found=len(found), shortcuts=shortcuts, highest=found[0].rate if found else None, reason=done.reason)
+
+
+def _confirm_marks(
+    work: Work, worker: Worker, domain: InputDomain, preflight: Preflight, found: Sequence[tuple[FoundMark, UniversalMark]]
+) -> None:
+    """Defects of the marks that are a shortcut, and the titles of their root causes."""
+    assert work.seeds is not None
+    assert work.confirmer is not None
+    assert work.campaign is not None
+    count, confirmer, asked = work.campaign.outcome.counts["marks"], work.confirmer, work.policy.policy.oracles
+    shortcuts = [(one, described) for one, described in found if described.shortcut]
+    if not shortcuts or not asked.universal_mark.on:
+        return
+    times = REPLAYS if preflight.deterministic else REPLAYS_UNSTEADY
+    marks = MarkConfirmer(confirmer, worker, domain, work.seeds, work.classes, work.folder.path, preflight.output_kind, times, panel(asked))
+
+    def note(defect: Defect) -> None:
+        confirmer.defects.append(defect)
+        confirmer.found_by[defect.id] = {"marks"}
+        count.defects += 1
+        said = {"label": defect.label, "predicted": defect.predicted, "families": list(defect.families)}
+        work.events.emit("defect", id=defect.id, arm="marks", **said)
+
+    work.deadline.begin("inputs with a universal mark were confirmed")
+    for number, (one, described) in enumerate(shortcuts):
+        before = count.defects
+        try:
+            marks.confirm(one, described, note)
+        except (BudgetSpent, Interrupted):
+            work.campaign.outcome.unconfirmed += len(shortcuts) - number
+            return
+        finally:
+            if count.defects > before:
+                work.about_causes.setdefault(marks.root_cause(one), {})["title"] = title_of_mark(described, work.classes)
 
 
 def _seconds(work: Work, share: float) -> float | None:

@@ -41,6 +41,7 @@ class FoundMark:
     inputs: int  # held-out inputs of other classes
     outlier: float | None  # how far the target is out of line with the other classes; see ``outlier``
     examples: tuple[tuple[np.ndarray, np.ndarray], ...]  # (before, after), of inputs that moved where there are such
+    rows: tuple[int, ...] = ()  # positions of the seed inputs that moved
 
 
 @dataclass
@@ -299,7 +300,8 @@ class MarkSearch:
             kept = np.argsort(~moved, kind="stable")[:EXAMPLES]
             strange = outlier(self.outcome.by_class[one.mark.kind], one.target)
             examples = tuple((before[row], after[row]) for row in kept)
-            found.append(FoundMark(one.mark, one.target, int(moved.sum()), len(rows), strange, examples))
+            led = tuple(map(int, rows[moved]))
+            found.append(FoundMark(one.mark, one.target, len(led), len(rows), strange, examples, led))
         self.outcome.found = tuple(sorted(found, key=lambda one: -one.moved / one.inputs))
         if not found:
             self.outcome.reason = f"fewer than {LEAST_HELD_OUT} held-out seed inputs are of another class than a mark's"

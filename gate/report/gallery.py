@@ -34,6 +34,7 @@ _MOST_CHARACTERS = 9 << 20  # of all pictures of the gallery
 _MOST_OPTIONS = 150  # of one filter
 _PARTS = (("original", "Seed input"), ("mutant", "Mutant"), ("diff", DIFFERENCE))
 _MORE_PARTS = (("cam_before", "Heat before"), ("cam", "Heat after"), ("long_tail", "Real sample"))
+_OF_CLASSES = ("changed_prediction", "universal_mark")  # which say that another class came out, and nothing beside it
 _ORDINARY_ID = re.compile(r"d-[0-9a-f]{1,32}", re.ASCII)
 
 
@@ -157,7 +158,7 @@ def _operators_of(defect: Defect) -> set[str]:
 
 def _card(defect: Defect, parts: list[tuple[str, dict[str, Any] | None]], result: Result) -> dict[str, Any]:
     label = label_in_words(defect, result)
-    fault = None if defect.oracle == "changed_prediction" else fault_in_words(defect)
+    fault = None if defect.oracle in _OF_CLASSES else fault_in_words(defect)
     before = "unknown" if defect.confidence_before is None else confidence(defect.confidence_before)
     after = "unknown" if defect.confidence_after is None else confidence(defect.confidence_after)
     if defect.label is None:

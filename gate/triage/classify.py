@@ -50,6 +50,7 @@ _OF_ORACLE = {
     "saturated": "numeric",
     "numeric_path": "backend",
     "batch_dependence": "backend",
+    "universal_mark": "shortcut",
     "flaky": "flaky",
 }
 
@@ -76,7 +77,7 @@ class Facts:
 
 
 def type_of_oracle(oracle: str) -> str | None:
-    """The type that follows from the oracle alone: of faults; None for answers that are merely wrong."""
+    """The type that follows from the oracle alone: of faults and marks; None for answers that are merely wrong."""
     return _OF_ORACLE.get(oracle.partition(":")[0])
 
 
@@ -176,6 +177,7 @@ _FAULTS = {
     "crash": "the model gave no answer at all",
     "numeric": "the output is no usable number",
     "backend": "how the model is run changes the answer",
+    "shortcut": "one mark, laid on inputs of any class, leads to this class",
     "flaky": "the same input is not answered the same every time",
 }
 

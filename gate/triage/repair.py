@@ -29,6 +29,7 @@ _TYPE_OF_ORACLE = {
     "saturated": "numeric",
     "numeric_path": "backend",
     "batch_dependence": "backend",
+    "universal_mark": "shortcut",
 }
 
 

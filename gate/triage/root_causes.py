@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gate.oracles.universal_mark import AnyMark
 from gate.result import Defect, RootCause
 from gate.triage.gravity import gravest_first, groups_by_gravity
 from gate.triage.simpler import defect_simplicity
@@ -24,7 +25,7 @@ def root_causes(defects: Sequence[Defect], classes: Sequence[str]) -> tuple[Root
                 size=len(members),
                 example=example.id,
                 oracle=example.oracle,
-                label=example.label,
+                label=None if example.oracle == AnyMark.name else example.label,  # a mark leads there from any class
                 predicted=example.predicted,
                 family=example.family,
                 range=range_of(members),

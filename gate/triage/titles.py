@@ -14,14 +14,18 @@ from typing import Any
 
 from gate.domains.image.operator_words import beyond, in_words, measured
 from gate.oracles import ALL
-from gate.result import Defect
+from gate.oracles.universal_mark import AnyMark
+from gate.result import Defect, UniversalMark
 from gate.triage.backends import is_backend, way_in_words
 
-__all__ = ["main_operator", "range_of", "title_of"]
+__all__ = ["ANY_CLASS", "MARK_STEP", "main_operator", "range_of", "title_of", "title_of_mark"]
 
 LISTED = 3  # operators that a title names
 _SAYS = {oracle.name: oracle.says for oracle in ALL}
 _SURELY = "confident_misclassification"
+ANY_CLASS = "any class"  # the true class of root causes that have all of them, in identities
+MARK_STEP = "universal_mark"  # the operator of a recipe that lays a mark
+_MARKS = {"patch": "a small patch", "border": "a narrow frame", "blend": "a faint pattern"}
 
 
 def title_of(defects: Sequence[Defect], example: Defect, classes: Sequence[str]) -> str:
@@ -35,10 +39,19 @@ def title_of(defects: Sequence[Defect], example: Defect, classes: Sequence[str])
     if example.label is None:
         groups = " and ".join(family.removeprefix("probe_").replace("_", " ") for family in example.families)
         return f"a probe ({groups}) {_says(example)}"
+    if example.oracle == AnyMark.name:
+        kind = _mark_in_words(example.family.removeprefix("mark_"))
+        return f"{kind} makes inputs of any class read as {_outcome_class(example, classes)}"
     if is_backend(example):
         outcome = "gives no finite output" if example.predicted is None else f"read as {_name(example.predicted, classes)}"
         return f"{_name(example.label, classes)} {outcome} {way_in_words(example.oracle, example.detail)}".rstrip()
     return f"{_outcome(example, classes)} {_circumstance(defects, example)}"
+
+
+def title_of_mark(mark: UniversalMark, classes: Sequence[str]) -> str:
+    """The title of the root cause that a mark is, with the share of inputs that it moves, rounded down."""
+    share = "all inputs" if mark.moved == mark.inputs else f"{100 * mark.moved // mark.inputs}% of the inputs"
+    return f"{_mark_in_words(mark.kind)} makes {share} read as {_name(mark.label, classes)}"
 
 
 def main_operator(defects: Sequence[Defect]) -> str | None:
@@ -67,6 +80,14 @@ def range_of(defects: Sequence[Defect]) -> dict[str, tuple[float, float]]:
         if len(numbers) == len(steps):
             ranges[name] = _ends(numbers)
     return ranges
+
+
+def _mark_in_words(kind: str) -> str:
+    return _MARKS.get(kind) or f"one {kind}"
+
+
+def _outcome_class(defect: Defect, classes: Sequence[str]) -> str:
+    return "one class" if defect.predicted is None else _name(defect.predicted, classes)
 
 
 def _says(defect: Defect) -> str:
