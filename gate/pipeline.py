@@ -676,6 +676,7 @@ def _regression(work: Work, worker: Worker, domain: ImageDomain, output_kind: Ou
         batch_size=work.settings.batch_size,
         campaign_seed=work.settings.seed,
         check=work.deadline.check,
+        switches=work.policy.policy.oracles,
     )
     _take_recurrences(work, earlier.source, earlier.run.result, recurrences)
 

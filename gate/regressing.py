@@ -129,6 +129,7 @@ def regress(
                 output_kind=reading.output_kind,
                 batch_size=batch_size,
                 campaign_seed=0 if result.campaign is None else result.campaign.seed,
+                switches=reading.oracles,
                 fresh=lambda defect: max(FRESH_MUTANTS, math.ceil(FRESH_OF_A_CAUSE / sizes[defect.root_cause])),
             )
         uri, remark = loaded.uri, loaded.remark

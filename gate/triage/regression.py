@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,16 @@ from gate.campaign.supervisor import Refused, Worker
 from gate.corpus.export import file_of, half_of
 from gate.corpus.trainable import severities_found
 from gate.domains.domain import InputDomain
+from gate.domains.mark import Mark, lay
 from gate.errors import DataError
 from gate.models.outputs import OutputKind, predictions
+from gate.oracles import Switches
+from gate.oracles.universal_mark import AnyMark
 from gate.randomness import generator
 from gate.result import Defect, Result
 from gate.triage.backends import disagree_again, is_backend
+from gate.triage.doubts import doubted_again
+from gate.triage.mark_defects import read_mark
 from gate.triage.verdicts import Recurrence
 
 __all__ = ["FRESH_MUTANTS", "EarlierRun", "SeedInputs", "read_answers", "read_earlier", "replay_all", "replay_earlier", "same_classes"]
@@ -36,6 +41,7 @@ class EarlierRun:
     folder: Path  # for messages
     mutants: np.ndarray  # [D, H, W, C] in the file dtype; empty where there is no defect
     originals: np.ndarray  # the same
+    marks: Mapping[str, Mark] = field(default_factory=dict)  # by defect id: the universal mark on it, where its file is there
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ def read_earlier(folder: Path, load: Callable[[Path], np.ndarray], shape: tuple[
         samples = [_read(defect, name, folder, load, shape, dtype) for defect in result.defects]
         return np.stack(samples) if samples else np.empty((0, *shape), dtype=dtype)
 
-    return EarlierRun(result, folder, files("mutant_data"), files("original_data"))
+    return EarlierRun(result, folder, files("mutant_data"), files("original_data"), _marks(result, folder, shape))
 
 
 def same_classes(earlier: EarlierRun, classes: Sequence[str]) -> None:
@@ -94,6 +100,7 @@ def replay_earlier(
     batch_size: int,
     campaign_seed: int,
     check: Callable[[], None] = lambda: None,
+    switches: Switches | None = None,
 ) -> tuple[Recurrence, ...]:
     """Replays every defect of an earlier run on the model in the worker; see ``replay_all``.
 
@@ -119,6 +126,7 @@ def replay_earlier(
         batch_size=batch_size,
         campaign_seed=campaign_seed,
         check=check,
+        switches=switches,
     )
 
 
@@ -134,13 +142,16 @@ def replay_all(
     campaign_seed: int,
     fresh: Callable[[Defect], int] = lambda defect: FRESH_MUTANTS,
     check: Callable[[], None] = lambda: None,
+    switches: Switches | None = None,
 ) -> tuple[Recurrence, ...]:
     """Asks of every defect all three: whether its file gives any wrong class, its seed input is misclassified, fresh mutants fail.
 
     Fresh mutants are the recipe's natural operators with fresh parameters, at the severities at which the campaign found the defect: a
     minimised severity is where its own seed input just fails, and others would not yet. Recipes in which the model took part have none: an
     attack on the new model would measure its robustness in general, not this defect. A probe has no class: its file fails where the answer
-    is not finite. An exception that the model raises is an answer that is not finite. A defect that came from how the model is run recurs
+    is not finite. The fresh mutants of a universal mark are other inputs that carry it, and fail where they are read as its class.
+    Where an oracle complained although the class was kept, it is asked again. An exception that the model raises is an answer that is not
+    finite. A defect that came from how the model is run recurs
     when it still answers wrongly when run so; where it can't be run so, nothing can be said, and the defect is left out.
 
     Args:
@@ -153,6 +164,7 @@ def replay_all(
         batch_size: samples in one forward pass.
         campaign_seed: addresses the random numbers of fresh mutants.
         fresh: how many of them a defect gets.
+        switches: with the thresholds of oracles that look at more than the class; the defaults where None.
         check: called before the fresh mutants of each defect are made; whatever it raises ends the replay.
     """
     defects = earlier.result.defects
@@ -161,19 +173,29 @@ def replay_all(
     by_file = _wrong(defects, read_answers(worker, earlier.mutants, output_kind, batch_size))
     by_seed = _wrong(defects, read_answers(worker, earlier.originals, output_kind, batch_size))
     run_otherwise = disagree_again(worker, defects, earlier.mutants, output_kind, domain.value_range)
+    doubted = doubted_again(worker, defects, earlier.mutants, earlier.originals, output_kind, switches or Switches())
     owners: list[int] = []
     mutants: list[np.ndarray] = []
     for row, defect in enumerate(defects):
         check()
-        made = _fresh_mutants(defect, fresh(defect), domain, seeds, rows_for, campaign_seed)
+        if defect.oracle == AnyMark.name:
+            made = _marked(defect, fresh(defect), earlier.marks.get(defect.id), seeds, rows_for, campaign_seed)
+        else:
+            made = _fresh_mutants(defect, fresh(defect), domain, seeds, rows_for, campaign_seed)
         owners += [row] * len(made)
         mutants += made
     failed: list[list[bool]] = [[] for _ in defects]
     if mutants:
         for row, answer in zip(owners, read_answers(worker, np.stack(mutants), output_kind, batch_size), strict=True):
-            failed[row].append(bool(answer != defects[row].label))
+            failed[row].append(_failed(defects[row], int(answer)))
     return tuple(
-        Recurrence(defect, bool(by_file[row]) or run_otherwise.get(defect.id, False), bool(by_seed[row]), tuple(failed[row]), FRESH_MUTANTS)
+        Recurrence(
+            defect,
+            bool(by_file[row]) or run_otherwise.get(defect.id, False) or doubted.get(defect.id, False),
+            bool(by_seed[row]),
+            tuple(failed[row]),
+            FRESH_MUTANTS,
+        )
         for row, defect in enumerate(defects)
         if not is_backend(defect) or defect.id in run_otherwise
     )
@@ -241,6 +263,41 @@ def _fresh_mutants(
         if domain.valid(mutant[None], seeds.x[seed][None], [recipe])[0]:
             mutants.append(mutant)
     return mutants
+
+
+def _failed(defect: Defect, answer: int) -> bool:
+    """Whether an answer to a fresh mutant is wrong; with a mark on it, only where it goes to the mark's class or is none at all."""
+    if defect.oracle == AnyMark.name:
+        return answer in (defect.predicted, -1)
+    return answer != defect.label
+
+
+def _marked(
+    defect: Defect,
+    count: int,
+    mark: Mark | None,
+    seeds: SeedInputs,
+    rows_for: Callable[[Defect], Sequence[int]],
+    campaign_seed: int,
+) -> list[np.ndarray]:
+    """At most ``count`` other inputs [H, W, C] of the same class that carry the mark; none where its file is not known."""
+    rows = [row for row in rows_for(defect) if seeds.ids[row] != defect.seed_id]
+    if mark is None or not rows:
+        return []
+    chosen = generator(campaign_seed, "regression", defect.id).permutation(np.array(rows))[:count]
+    return list(lay(seeds.x[chosen], mark.weight, mark.picture))
+
+
+def _marks(result: Result, folder: Path, shape: tuple[int, ...]) -> dict[str, Mark]:
+    found = {}
+    for defect in result.defects:
+        path = folder / defect.files.get("mark_data", "")
+        if defect.oracle != AnyMark.name or not path.is_file() or not path.resolve().is_relative_to(folder.resolve()):
+            continue
+        mark = read_mark(path, defect.family.removeprefix("mark_"), shape)
+        if mark is not None:
+            found[defect.id] = mark
+    return found
 
 
 def _operators(defect: Defect, domain: InputDomain) -> list[tuple[str, float]]:

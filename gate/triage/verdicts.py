@@ -23,7 +23,7 @@ Exported = Literal["a", "b", "all"]
 Word = Literal["fixed", "memorised", "still there", "unknown"]
 
 # Of these, a right answer to the file means that the complaint is gone, and fresh mutants say whether it is gone for others as well.
-_OF_ANSWERS = ("changed_prediction", "confident_misclassification", "baseline_disagreement")
+_OF_ANSWERS = ("changed_prediction", "confident_misclassification", "baseline_disagreement", "universal_mark")
 # Nobody learns these by heart: a program that was put right needs no fresh mutants to show it.
 _OF_THE_PROGRAM = ("crash", "non_finite", "numeric_path", "batch_dependence")
 

@@ -20,10 +20,11 @@ from gate.domains.image.image_set import sample_ids
 from gate.domains.image.limits import Domain
 from gate.errors import DataError
 from gate.models.outputs import OutputKind, probabilities
+from gate.oracles import Switches
 from gate.result import Minimal, ModelInfo, Result, Verdict
 from gate.triage.confirm import Confirmer
 from gate.triage.regression import FRESH_MUTANTS, read_earlier, replay_earlier
-from gate.triage.verdicts import Recurrence
+from gate.triage.verdicts import Recurrence, outcomes
 
 X, Y = images(40)
 IDS = sample_ids(X, Y)
@@ -252,3 +253,60 @@ def test_a_file_that_the_model_raises_on_recurs_and_the_others_are_asked(earlier
 
     found = replayed(earlier, reads_stripes, worker=Raising(reads_stripes))
     assert [one.why for one in found] == [None, "file", None]
+
+
+def with_mark(earlier: tuple[Result, Path], *, file: bool = True) -> tuple[Result, Path]:
+    """The first defect is one of a universal mark: a white square in the corner, which says "second"."""
+    result, folder = earlier
+    weight, shown = np.zeros((8, 8, 1), dtype=np.float32), np.full((8, 8, 1), 255, dtype=np.float32)
+    weight[6:, :2] = 1
+    (folder / "marks").mkdir()
+    if file:
+        np.savez_compressed(folder / "marks" / "patch-1.npz", weight=weight, picture=shown)
+    first = result.defects[0]
+    marked = {"oracle": "universal_mark", "predicted": 1, "family": "mark_patch", "natural": False, "arm": "marks"}
+    first = first.model_copy(update={**marked, "files": {**first.files, "mark_data": "marks/patch-1.npz"}})
+    return result.model_copy(update={"defects": (first, *result.defects[1:])}), folder
+
+
+def led_by_the_mark(to: int) -> Model:
+    def model(x: np.ndarray) -> np.ndarray:
+        hit = (x[:, 6:, :2] == 255).all(axis=(1, 2, 3))
+        return np.where(hit[:, None], 30 * np.eye(4, dtype=np.float32)[to], reads_stripes(x))
+
+    return model
+
+
+def test_a_mark_comes_back_on_other_inputs_where_they_are_read_as_its_class(earlier: tuple[Result, Path]) -> None:
+    run = with_mark(earlier)
+    back = replayed(run, led_by_the_mark(1))
+    assert (back[0].why, back[0].fresh) == ("fresh", (True,) * FRESH_MUTANTS)
+    assert replayed(run, reads_stripes)[0].fresh == (False,) * FRESH_MUTANTS
+    assert replayed(run, led_by_the_mark(3))[0].fresh == (False,) * FRESH_MUTANTS, "another class is another root cause"
+    assert outcomes(replayed(run, reads_stripes), "a")[run[0].defects[0].root_cause].word == "fixed"
+
+
+def test_without_its_file_a_mark_is_asked_of_its_defects_files_alone_and_is_not_called_fixed(earlier: tuple[Result, Path]) -> None:
+    run = with_mark(earlier, file=False)
+    (one, *_) = replayed(run, reads_stripes)
+    assert (one.why, one.fresh) == (None, ())
+    assert outcomes([one], "a")[one.defect.root_cause].word == "unknown"
+    (run[1] / "marks" / "patch-1.npz").write_bytes(b"PK no archive")
+    assert replayed(run, led_by_the_mark(1))[0].fresh == ()
+    np.savez(run[1] / "marks" / "patch-1.npz", weight=np.ones((3, 3, 1), np.float32), picture=np.ones((3, 3, 1), np.float32))
+    assert replayed(run, led_by_the_mark(1))[0].fresh == ()
+
+
+@pytest.mark.parametrize("oracle", ["confidence_collapse", "saturated"])
+def test_a_complaint_that_keeps_the_class_is_looked_for_in_the_answer(earlier: tuple[Result, Path], oracle: str) -> None:
+    result, folder = earlier
+    first = result.defects[0].model_copy(update={"oracle": oracle, "predicted": result.defects[0].label, "natural": False})
+    run = result.model_copy(update={"defects": (first,)}), folder
+
+    def doubtful(x: np.ndarray) -> np.ndarray:
+        return reads_stripes(x) * 1e-3 if oracle == "confidence_collapse" else np.asarray(reads_stripes(x) * np.float32(1e5))
+
+    assert why(run, reads_stripes) == [None]
+    assert why(run, only(mutant(run, 0), answer=doubtful)) == ["file"]
+    lenient = Switches.model_validate({"confidence_collapse": {"on": False, "below": 1e-6}, "saturated": {"on": False, "above": 1e30}})
+    assert why(run, only(mutant(run, 0), answer=doubtful), switches=lenient) == [None], "the policy's thresholds count"
