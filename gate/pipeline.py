@@ -797,7 +797,7 @@ def _finish(work: Work, result: Result) -> Outcome:
     work.deadline.begin("the reports were written")
     work.events.emit("phase", name="report")
     work.folder.forget_earlier()
-    _write_reproducers(work, result)  # which the report names
+    result = _with_reproducers(work, result)  # which the report names
     write(result, work.folder.path)
     if result.campaign is not None and result.verdict is not Verdict.ERROR and not result.partial:
         work.folder.drop_other_defects({defect.id for defect in result.defects})
@@ -821,6 +821,18 @@ def _finish(work: Work, result: Result) -> Outcome:
             write(result, work.folder.path)
     work.events.emit("verdict", verdict=str(result.verdict), exit_code=result.exit_code, reasons=list(result.reasons))
     return Outcome(result, work.folder.path, published, problem)
+
+
+def _with_reproducers(work: Work, result: Result) -> Result:
+    """Writes the reproducers. The report is worth more than they are, so whatever goes wrong there is said in it and ends nothing."""
+    try:
+        _write_reproducers(work, result)
+    except Exception as error:
+        what = error.what if isinstance(error, GateError) else f"{type(error).__name__}: {error}"
+        problem = f"Some defects lack their reproducer (test_defect.py), which could not be written: {what.rstrip('.')}."
+        work.events.emit("reproducers", problem=problem)
+        return result.model_copy(update={"next_steps": (*result.next_steps, problem)})
+    return result
 
 
 def _write_reproducers(work: Work, result: Result) -> None:

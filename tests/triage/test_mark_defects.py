@@ -94,8 +94,9 @@ def test_its_defects_are_inputs_of_many_classes_with_the_mark_on_them(ran: tuple
         assert not trainable(defect)
     assert replay_defect(folder, found[0].id).lives
     assert (folder / "defects" / found[0].id / "test_defect.py").is_file()
-    heat = [defect.attribution.heat for defect in found if defect.attribution is not None]
-    assert any(one is not None and one.where == "on_the_change" for one in heat)
+    looked_into = [defect.attribution for defect in found if defect.attribution is not None]
+    assert looked_into
+    assert all(one.heat is not None and one.patched > 0 for one in looked_into)
 
 
 def test_they_count_for_the_marks_and_in_no_figure_of_the_search(ran: tuple[Result, Path]) -> None:
