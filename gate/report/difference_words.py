@@ -99,5 +99,6 @@ def defect_in_words(result: Result, defect: Defect) -> str:
 
 def summary(difference: Difference) -> str:
     """Root causes by status, in one line."""
-    parts = [f"{count} {status}" for status in CAUSE_STATUSES if (count := difference.count(status))]
+    words = {"remains": "still there", "back": "back again"}
+    parts = [f"{count} {words.get(status, status)}" for status in CAUSE_STATUSES if (count := difference.count(status))]
     return f"Root causes: {', '.join(parts)}." if parts else "Neither run found a root cause."

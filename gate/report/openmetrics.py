@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 
+from gate.report.releases import status_counts
 from gate.report.text import NAME, visible
 from gate.report.words import advisory_note, meaning, partial_note
 from gate.result import Result, Status, Verdict
@@ -42,6 +43,11 @@ def render(result: Result) -> str:
     _coverage(page, result)
     _campaign(page, result)
     page.one("gate_confirmed_defects", "Defects confirmed from their files.", len(result.defects))
+    statuses = status_counts(result)
+    if statuses is not None:
+        page.family("gate_root_causes", "gauge", "Root causes by what became of them since the earlier run; open: nothing is known of it.")
+        for status, number in statuses.items():
+            page.sample("gate_root_causes", {"status": status}, number)
     return page.text()
 
 

@@ -7,19 +7,13 @@ from collections import Counter
 from gate.report.numbers import count
 from gate.result import Result
 
-__all__ = ["STATUS_MEANING", "releases_in_words", "status_counts"]
+__all__ = ["STATUSES", "releases_in_words", "status_counts"]
 
-STATUS_MEANING = {
-    "new": "the earlier run did not have it",
-    "known": "the earlier run had it, and it is still there",
-    "fixed": "the earlier run had it; none of its defects recurs and none was found again",
-    "back": "an earlier run had it, then it was fixed, and now it is found again",
-    "open": "the earlier run had it; it was not found, and its defects were not all replayed, so that nothing is known of it",
-}
+STATUSES = ("new", "known", "fixed", "back", "open")  # open: not found, and not all of its defects were replayed, so nothing is known
 
 
 def status_counts(result: Result) -> dict[str, int] | None:
-    """Root causes by what became of them since the earlier run, in the order of ``STATUS_MEANING``; None where there was none.
+    """Root causes by what became of them since the earlier run, in the order of ``STATUSES``; None where there was none.
 
     What had been fixed before the earlier run, and stayed so, is not counted.
     """
@@ -30,7 +24,7 @@ def status_counts(result: Result) -> dict[str, int] | None:
     counts.update(
         one.status or "open" for one in result.earlier_causes if one.id not in found and not (one.status == "fixed" and one.runs_ago > 1)
     )
-    return {status: counts[status] for status in STATUS_MEANING}
+    return {status: counts[status] for status in STATUSES}
 
 
 def releases_in_words(result: Result) -> str | None:

@@ -30,7 +30,7 @@ _PHASES = {
     "load": "loading the model in its worker",
     "preflight": "checking the model before fuzzing",
     "fuzz": "fuzzing",
-    "triage": "replaying and comparing",
+    "triage": "explaining what was found",
     "report": "writing the reports",
     "publish": "recording the result in MLflow",
 }

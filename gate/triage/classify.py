@@ -167,8 +167,10 @@ def types_of_causes(defects: Sequence[Defect]) -> dict[str, tuple[str | None, st
         kind = most_common_type(defect.type for defect in members)
         example = min((defect for defect in members if defect.type == kind), key=lambda defect: (defect.severity, defect.id))
         told = [defect for defect in members if defect.type is not None]
-        share = f"Of its {len(told)} defects whose type could be told, {sum(defect.type == kind for defect in told)} are of this one. "
-        found[cause] = (kind, (share if len(told) > 1 else "") + (example.type_reason or ""))
+        of_it = sum(defect.type == kind for defect in told)
+        which = f"All {len(told)}" if of_it == len(told) else f"{of_it} of the {len(told)}"
+        share = f"{which} defects whose type could be told are of this type. " if len(told) > 1 else ""
+        found[cause] = (kind, share + (example.type_reason or ""))
     return found
 
 

@@ -78,7 +78,7 @@ def repair_of(cause: RootCause, members: Sequence[Defect], domain: Domain, prefl
         return _join(training, "Covering random parts of the pictures in training (random erasing) keeps one place from deciding.")
     if kind == "concept-confusion":
         return _join(
-            "The two classes share what the model looks at. Check their labels in the training data first: some may be exchanged.",
+            "The network takes the two classes for much alike. Check their labels in the training data first: some may be exchanged.",
             "Then try a contrastive or margin loss between these two classes, and more pictures of what tells them apart.",
             training,
         )
@@ -144,7 +144,8 @@ def _training(cause: RootCause, members: Sequence[Defect], domain: Domain) -> st
         begins = min(mildest for _, mildest in said)
         return (
             f"Try training with pictures {' and with pictures '.join(words for words, _ in said)}: from no change up to that, the policy's "
-            f"limit; failing begins at {begins:.0%} of it. `gate corpus export --for-training` writes what albumentations has of it."
+            f"limit; failing begins at {begins:.0%} of it. `gate corpus export RUN --out DIR --for-training` "
+            "writes what albumentations has of it."
         )
     families = {family for defect in members for family in defect.families}
     if families & _ATTACKS:
@@ -155,7 +156,7 @@ def _training(cause: RootCause, members: Sequence[Defect], domain: Domain) -> st
     if "splicing" in families:
         return (
             "Parts copied from elsewhere turn the answer. Try training with pictures patched together within a class (CutMix), and look "
-            " at what the copied parts show."
+            "at what the copied parts show."
         )
     return "Look at the example first; train with more pictures like it, under their true labels."
 

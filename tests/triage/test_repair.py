@@ -56,7 +56,7 @@ def test_the_range_to_train_with_ends_at_the_policys_limit_and_says_where_failin
     said = repair(defect(severity=0.8), defect(severity=0.45), domain=Domain.model_validate({"geometry": {"rotation": 20.0}}))
     assert "turned by up to 20 degrees either way" in said
     assert "45%" in said
-    assert "gate corpus export --for-training" in said
+    assert "gate corpus export RUN --out DIR --for-training" in said
 
 
 def test_the_operators_of_most_defects_are_told() -> None:

@@ -166,7 +166,7 @@ def test_the_reason_of_a_root_cause_counts_those_that_could_be_told() -> None:
     found = classified([defect(1, severity=0.9), defect(2, severity=0.1), defect(3)], facts)
     kind, reason = types_of_causes(found)["rc-1"]
     assert kind == "global-drift"
-    assert str(reason).startswith("Of its 3 defects whose type could be told, 2 ")
+    assert str(reason).startswith("2 of the 3 defects whose type could be told are of this type. ")
     assert "95%" in str(reason)  # the mildest
 
 
