@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gate.domains.image.operator_words import by_how_much, in_words
 from gate.metrics.catalogue import CATALOGUE
 from gate.policy.threshold import Threshold
 from gate.report.numbers import amount, count, duration, interval, is_share
 from gate.report.text import NAME, visible
 from gate.result import CampaignSummary, Defect, Metric, Result, RuleResult, Status, Verdict
+from gate.triage.titles import MARK_STEP, mark_in_words
 
 __all__ = [
     "BREACHING",
@@ -254,7 +256,8 @@ def recipe_in_words(defect: Defect) -> str:
 
 
 def _step_in_words(step: Mapping[str, Any]) -> str:
-    name = visible(str(step.get("operator", "unknown operator")).replace("_", " "), NAME)
+    operator = str(step.get("operator", "unknown operator"))
+    name = visible(in_words(operator), NAME)
     severity = step.get("severity")
     parameters = step.get("parameters")
     if name == "probe" and isinstance(parameters, Mapping):
@@ -265,7 +268,12 @@ def _step_in_words(step: Mapping[str, Any]) -> str:
             if isinstance(parameters.get(norm), int | float):
                 return f"{name} within {parameters[norm]:.1%} {how}"
     words = f"{name} at severity {severity:.2f}" if isinstance(severity, int | float) else name
+    if operator == MARK_STEP and isinstance(parameters, Mapping):
+        return f"{visible(mark_in_words(str(parameters.get('kind', 'mark'))), NAME)}, the same on every input"
     if isinstance(parameters, Mapping):
+        told = by_how_much(operator, parameters)
+        if told is not None:
+            return f"{words} ({told})"
         shown = [
             f"{visible(str(key).replace('_', ' '), 40)} {_short(value)}"
             for key, value in parameters.items()

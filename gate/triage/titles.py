@@ -18,7 +18,7 @@ from gate.oracles.universal_mark import AnyMark
 from gate.result import Defect, UniversalMark
 from gate.triage.backends import is_backend, way_in_words
 
-__all__ = ["ANY_CLASS", "MARK_STEP", "main_operator", "range_of", "title_of", "title_of_mark"]
+__all__ = ["ANY_CLASS", "MARK_STEP", "main_operator", "mark_in_words", "range_of", "title_of", "title_of_mark"]
 
 LISTED = 3  # operators that a title names
 _SAYS = {oracle.name: oracle.says for oracle in ALL}
@@ -40,7 +40,7 @@ def title_of(defects: Sequence[Defect], example: Defect, classes: Sequence[str])
         groups = " and ".join(family.removeprefix("probe_").replace("_", " ") for family in example.families)
         return f"a probe ({groups}) {_says(example)}"
     if example.oracle == AnyMark.name:
-        kind = _mark_in_words(example.family.removeprefix("mark_"))
+        kind = mark_in_words(example.family.removeprefix("mark_"))
         return f"{kind} makes inputs of any class read as {_outcome_class(example, classes)}"
     if is_backend(example):
         outcome = "gives no finite output" if example.predicted is None else f"read as {_name(example.predicted, classes)}"
@@ -51,7 +51,7 @@ def title_of(defects: Sequence[Defect], example: Defect, classes: Sequence[str])
 def title_of_mark(mark: UniversalMark, classes: Sequence[str]) -> str:
     """The title of the root cause that a mark is, with the share of inputs that it moves, rounded down."""
     share = "all inputs" if mark.moved == mark.inputs else f"{100 * mark.moved // mark.inputs}% of the inputs"
-    return f"{_mark_in_words(mark.kind)} makes {share} read as {_name(mark.label, classes)}"
+    return f"{mark_in_words(mark.kind)} makes {share} read as {_name(mark.label, classes)}"
 
 
 def main_operator(defects: Sequence[Defect]) -> str | None:
@@ -82,7 +82,8 @@ def range_of(defects: Sequence[Defect]) -> dict[str, tuple[float, float]]:
     return ranges
 
 
-def _mark_in_words(kind: str) -> str:
+def mark_in_words(kind: str) -> str:
+    """What a mark of a kind looks like."""
     return _MARKS.get(kind) or f"one {kind}"
 
 

@@ -15,8 +15,10 @@ from gate.domains.image.operators import OPERATORS
 from gate.domains.image.splicing import SPLICING
 from gate.domains.model_operators import MODEL_OPERATORS
 from gate.oracles import ALL
-from gate.result import Defect, Minimal
+from gate.oracles.universal_mark import AnyMark
+from gate.result import Defect, Minimal, UniversalMark
 from gate.triage.root_causes import root_causes
+from gate.triage.titles import title_of_mark
 
 CLASSES = ("4", "9")
 ON = {
@@ -161,12 +163,12 @@ def test_parameters_that_nobody_knows_leave_the_severity_to_tell(parameters: dic
     assert in_words("rgb_shift") == "RGB shift"
 
 
-@pytest.mark.parametrize("oracle", [oracle.name for oracle in ALL])
+@pytest.mark.parametrize("oracle", [oracle.name for oracle in ALL if oracle is not AnyMark])
 def test_every_oracle_gives_a_title_that_can_be_read(oracle: str) -> None:
     for predicted in (None, 0, 1):
         way = {"numeric_path": "bfloat16", "batch_dependence": "alone"}.get(oracle)
         said = title(defect(1, turned(12.0), oracle=oracle, predicted=predicted, detail=way))
-        assert said.startswith("one geometry makes inputs of any class read as " if oracle == "universal_mark" else "4 ")
+        assert said.startswith("4 ")
         # What changes the answer there is how the model is run, whatever the input is.
         ends = {"bfloat16": "when served in half precision (bfloat16)", "alone": "when asked alone, not beside other inputs"}
         assert said.endswith(ends.get(way or "", "turned counter-clockwise by more than 12°"))
@@ -181,3 +183,23 @@ def test_oracles_are_told_apart() -> None:
     assert title(defect(1, fog, oracle="confident_misclassification")).startswith("4 surely read as 9 when behind fog")
     path = defect(1, fog, oracle="numeric_path", detail="bfloat16")
     assert title(path) == "4 read as 9 when served in half precision (bfloat16)"
+
+
+def test_a_mark_is_told_by_what_it_looks_like_and_how_many_inputs_it_moves() -> None:
+    marked = {"oracle": "universal_mark", "predicted": 1, "family": "mark_blend", "families": ("mark_blend",)}
+    name = CLASSES[1]
+    assert title(defect(1, turned(12.0)).model_copy(update=marked)) == f"a faint pattern makes inputs of any class read as {name}"
+    mark = {
+        "kind": "patch",
+        "label": 1,
+        "inputs": 150,
+        "rate": 1,
+        "lower": 0.9,
+        "upper": 1,
+        "confidence": 0.95,
+        "outlier": 3,
+        "shortcut": True,
+    }
+    said = [title_of_mark(UniversalMark.model_validate({**mark, "moved": moved}), CLASSES) for moved in (150, 149, 105)]
+    shares = ("all inputs", "99% of the inputs", "70% of the inputs")
+    assert said == [f"a small patch makes {share} read as {name}" for share in shares]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["OPERATOR_WORDS", "Words", "beyond", "in_words", "measured"]
+__all__ = ["OPERATOR_WORDS", "Words", "beyond", "by_how_much", "in_words", "measured"]
 
 Parameters = Mapping[str, Any]
 Amount = Callable[[Parameters], float]
@@ -61,6 +61,34 @@ def beyond(operator: str, parameters: Sequence[Parameters]) -> str | None:
         if own and phrase is not None:
             parts.append(phrase.format(_told(words, min(own, key=abs))))
     return " or ".join(parts)
+
+
+def by_how_much(operator: str, parameters: Parameters) -> str | None:
+    """What one step of an operator did, in words; None where it has no amount, or where it or its parameters are not known."""
+    words = OPERATOR_WORDS.get(operator)
+    if words is None or words.amount is None:
+        return None
+    try:
+        amount = float(words.amount(parameters))
+    except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError):
+        return None
+    if not math.isfinite(amount):
+        return None
+    phrase = words.down if amount < 0 and words.down is not None else words.up
+    for least, exact in _EXACTLY:
+        phrase = phrase.replace(least, exact)
+    return phrase.format(f"{float(words.shown(amount)):.3g}{words.unit}")
+
+
+# A title tells from which amount on, a recipe tells the amount.
+_EXACTLY = (
+    ("more than {}", "{}"),
+    ("above {}", "of {}"),
+    ("below {}", "of {}"),
+    ("denser than {}", "of density {}"),
+    ("wider than {}", "as wide as {}"),
+    ("{} or less", "{}"),
+)
 
 
 def measured(operator: str, parameters: Parameters) -> tuple[str, ...]:
