@@ -38,7 +38,7 @@ from gate.metrics.intervals import wilson
 from gate.pipeline import run
 from gate.result import Result, RootCause
 
-__all__ = ["PURE", "Named", "main", "marked", "named", "planted_share", "repetition"]
+__all__ = ["PURE", "Named", "main", "named", "planted_share", "repetition"]
 
 EXECUTIONS = 4_000
 REPETITIONS, FIRST = 20, 100
@@ -71,17 +71,11 @@ class Named:
 def named(result: Result, cause: Cause) -> tuple[str, RootCause | None]:
     """(what the root cause on top does not name, that root cause).
 
-    Root causes come with the largest first; those of a type that the plant must be told as are looked at where there is such a type.
+    Of a cause that stands beside another one, those of its families alone are looked at.
     """
-    found = [
-        one
-        for one in result.root_causes
-        if (not cause.types or one.type in cause.types) and not (cause.within and one.family not in cause.families)
-    ]
-    if not found and cause.within:
-        return f"no root cause of family {' or '.join(sorted(cause.families))}", None
+    found = [one for one in result.root_causes if not cause.within or one.family in cause.families]
     if not found:
-        return f"no root cause of type {' or '.join(sorted(cause.types)) or 'any'}", None
+        return f"no root cause of family {' or '.join(sorted(cause.families)) or 'any'}", None
     top = found[0]
     missed = [
         f"{what} {told}"
@@ -104,17 +98,6 @@ def planted_share(result: Result, folder: Path, top: RootCause, healthy: nn.Modu
         predicted = healthy.eval()(tensor(x)).argmax(1).numpy()
     wrong = np.array([-1 if defect.predicted is None else defect.predicted for defect in own])
     return float(np.mean(predicted != wrong))
-
-
-def marked(result: Result, label: int) -> tuple[str, str, int, float]:
-    """(what the mark on top does not name, its words, inputs that it moves, share of the shortcuts found that lead to ``label``)."""
-    found = [one for one in (result.universal_marks.marks if result.universal_marks is not None else ()) if one.shortcut]
-    if not found:
-        return "no mark that is a shortcut", "", 0, 0.0
-    top = found[0]
-    share = sum(one.label == label for one in found) / len(found)
-    words = f"a mark ({top.kind}) leads to {result.class_name(top.label)}"
-    return "" if top.label == label else f"predicted {top.label}", words, top.moved, share
 
 
 def repetition(name: str, seed: int, executions: int, folder: Path) -> Named:
@@ -145,12 +128,9 @@ def repetition(name: str, seed: int, executions: int, folder: Path) -> Named:
     result = run(settings).result
     if result.campaign is None or result.partial:
         raise RuntimeError(f"the run of {name}, seed {seed} came to nothing: {result.reasons[0]}")
-    if planted.cause.mark is not None:
-        missed, title, size, share = marked(result, planted.cause.mark)
-    else:
-        missed, top = named(result, planted.cause)
-        title, size = ("", 0) if top is None else (top.title, top.size)
-        share = 0.0 if top is None else planted_share(result, folder / "run", top, planted.healthy)
+    missed, top = named(result, planted.cause)
+    title, size = ("", 0) if top is None else (top.title, top.size)
+    share = 0.0 if top is None else planted_share(result, folder / "run", top, planted.healthy)
     if planted.second is not None:
         cause, healthy = planted.second
         also, other = named(result, cause)

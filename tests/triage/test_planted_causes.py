@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from benchmarks.planted import PLANTS, Cause, plant
-from benchmarks.triage import PURE, marked, named, repetition
+from benchmarks.triage import PURE, named, repetition
 from gate.demo.network import tensor
-from gate.result import MarksSummary, ModelInfo, Result, RootCause, UniversalMark, Verdict
+from gate.result import ModelInfo, Result, RootCause, Verdict
 
 
 def record(*causes: RootCause) -> Result:
@@ -28,32 +28,22 @@ def test_the_root_cause_on_top_is_held_against_every_planted_fact() -> None:
     assert named(record(found(label=5), found()), cause)[0] == "class 5"
     assert named(record(found(family="noise", predicted=1)), cause)[0] == "family noise, predicted 1"
     assert named(record(found(oracle="non_finite")), cause)[0] == "oracle non_finite"
-    typed = Cause(oracles=frozenset(), predicted=frozenset({9}), types=frozenset({"shortcut"}))
-    assert named(record(found(label=5), found(type="shortcut")), typed)[0] == ""
-    assert named(record(found()), typed) == ("no root cause of type shortcut", None)
+    beside = Cause(families=frozenset({"geometry"}), predicted=frozenset({9}), within=True)
+    assert named(record(found(label=5), found(family="geometry")), beside)[0] == ""
+    assert named(record(found()), beside) == ("no root cause of family geometry", None)
+    assert named(record(), cause)[0] == "no root cause of family photometry"
 
 
-def test_a_planted_mark_is_looked_for_among_the_shortcuts() -> None:
-    plain = {"inputs": 60, "confidence": 0.95, "lower": 0.5, "upper": 1.0, "outlier": 3.0, "kind": "patch", "rate": 0.9}
-    first = UniversalMark(label=7, moved=58, shortcut=True, **plain)
-    run = record().model_copy(
-        update={"universal_marks": MarksSummary(marks=(first, UniversalMark(label=2, moved=50, shortcut=True, **plain)))}
-    )
-    assert marked(run, 7) == ("", "a mark (patch) leads to 7", 58, 0.5)
-    assert marked(run, 2)[0] == "predicted 7"
-    assert marked(record(), 7)[0] == "no mark that is a shortcut"
-
-
-@pytest.mark.parametrize("name", sorted(set(PLANTS) - {"rotation", "two"}))  # which train on five times as many pictures
+@pytest.mark.parametrize("name", sorted(set(PLANTS) - {"rotation", "two", "normalisation"}))  # which train on many more pictures
 def test_a_planted_network_is_right_on_clean_digits_and_the_same_again(name: str) -> None:
     first, again = plant(name, 3), plant(name, 3)
     x = tensor(first.seeds.x)
     with torch.no_grad():
         one, other = first.module(x), again.module(x)
-    assert torch.equal(one, other)
+    torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
     assert first.cause == again.cause
     assert float((one.argmax(1).numpy() == first.seeds.y).mean()) > 0.85
-    assert bool(torch.isfinite(one).all())
+    assert float(torch.isfinite(one).all(1).float().mean()) > 0.99
 
 
 @pytest.mark.slow
