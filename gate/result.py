@@ -465,7 +465,7 @@ class RootCause(_Frozen):
     example: str  # defect id
     repair: str | None = None
     oracle: str = ""
-    label: int | None = None
+    label: int | None = None  # None: of a probe, or of a mark, which leads there from any class
     predicted: int | None = None
     family: str = ""
     range: dict[str, tuple[float, float]] = Field(default_factory=dict)  # by parameter, in its unit: of the minimised defects
