@@ -113,13 +113,13 @@ def export(
                 rows.writerow(
                     [
                         defect.id,
-                        defect.seed_id,
+                        _cell(defect.seed_id),
                         defect.label,
                         defect.predicted,
-                        defect.family,
-                        operators,
+                        _cell(defect.family),
+                        _cell(operators),
                         defect.severity,
-                        defect.root_cause,
+                        _cell(defect.root_cause),
                     ]
                 )
         written = training is not None and _write_training(out, usable, x, half, training)
@@ -128,6 +128,11 @@ def export(
             f"The export can't be written: {error.strerror or error}.", where=str(out), hint="Give another folder with --out."
         ) from error
     return Export(out, len(chosen), len(usable) - len(chosen), len(result.defects) - len(usable), written)
+
+
+def _cell(text: str) -> str:
+    """Text that a spreadsheet does not take for a formula, see OWASP, CSV injection."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
 def _write_training(out: Path, usable: list[Defect], x: np.ndarray, half: str, training: Training) -> bool:

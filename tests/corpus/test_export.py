@@ -184,3 +184,13 @@ def test_files_outside_of_the_run_are_not_taken(tmp_path: Path) -> None:
         result = make_run(tmp_path / f"run{abs(hash(path))}", count=1, files={"mutant": path, "mutant_data": path})
         with pytest.raises(DataError, match="lacks a file"):
             export(result, tmp_path / "run", tmp_path / "out", half="all", load=picture.load)
+
+
+def test_no_cell_of_the_table_is_a_formula(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    result = make_run(run, count=4)
+    formulas = ("=HYPERLINK(1)", "+1", "-1", "@SUM(1)")
+    edited = tuple(one.model_copy(update={"root_cause": text}) for one, text in zip(result.defects, formulas, strict=True))
+    export(result.model_copy(update={"defects": edited}), run, tmp_path / "out", half="all", load=picture.load)
+    with (tmp_path / "out" / "defects.csv").open(encoding="utf-8", newline="") as file:
+        assert {row["root_cause"] for row in csv.DictReader(file)} == {f"'{text}" for text in formulas}
