@@ -474,7 +474,7 @@ class Answers:
             _need(bool(((values >= 0) & (values <= 1 + _ROUNDING)).all()), f"{name} that are no shares")
 
     def _patch(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
-        _keys(fields, ("tried", "of", "skipped", "reason", "work"))
+        _keys(fields, ("tried", "of", "reason", "work"))
         _names(arrays, ("layers", "neurons", "effects", "restores"))
         layers, neurons, effects, restores = (arrays[name] for name in ("layers", "neurons", "effects", "restores"))
         widths = np.array(list(self._layers.values()))
@@ -488,8 +488,6 @@ class Answers:
         _count(fields["of"], "of")
         _count(fields["tried"], "tried")
         _need(fields["tried"] <= min(parameters["most"], fields["of"]) and fields["of"] <= int(widths.sum()), "more neurons than there are")
-        _need(isinstance(fields["skipped"], dict) and set(fields["skipped"]) <= set(self._layers), "layers skipped that are not watched")
-        _need(all(_is_short(why) for why in fields["skipped"].values()), "a layer skipped for no short reason")
         _need(_is_short(fields["reason"]) if fields["reason"] is not None else True, "the reason is no short text")
         _count(fields["work"], "work")
         _need(fields["work"] <= patch_work(parameters["most"]), "more work than restoring neurons takes")

@@ -14,7 +14,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -34,6 +34,7 @@ Parts = Callable[[int, Callable[[slice], T]], list[T]]
 _BY_CHANGE = 4  # every fourth neuron is tried because it moved far, whatever its gradient says: behind a ReLU that is off it says nothing
 _SAME = 1e-6  # margins nearer than this share of the clean one are equal: restoring a neuron has nothing to win
 _LEAST = 0.01  # an effect below this explains nothing
+_SAID = 200  # characters of a layer and why it can't be patched
 _HALF = 0.5  # of the way back, where the prediction itself had been kept
 
 
@@ -47,7 +48,6 @@ class Patched:
     restores: Tensor  # bool [K]
     tried: int = 0
     of: int = 0  # neurons of the layers that can be patched
-    skipped: Mapping[str, str] = field(default_factory=dict)  # layers that can't, and why
     reason: str | None = None  # why none were tried
 
 
@@ -114,7 +114,8 @@ def _patched(
         return _none(tap, "this model's own answer to the mutant is as clear as the one to the seed input")
     units = tap.units()
     if not len(units):
-        return _none(tap, "none of the watched layers can be patched")
+        why = next(iter(tap.skipped.items()), None)
+        return _none(tap, "none of the watched layers can be patched" + (f"; {why[0]}: {why[1]}"[:_SAID] if why else ""))
     moved = tap.moved()
     if not math.isfinite(after):
         first = tap.broken_first()
@@ -206,12 +207,12 @@ def _mixed(guess: Tensor, moved: Tensor) -> Tensor:
 def _named(tap: _Tap, units: Tensor, effects: Tensor, tried: int, restores: Tensor | None = None) -> Patched:
     order = [row for row in _falling(effects).tolist() if effects[row] >= _LEAST][:MOST_NAMED]
     back = torch.ones(len(units), dtype=torch.bool) if restores is None else restores
-    return Patched(units[order, 0], units[order, 1], effects[order], back[order], tried, tap.total, tap.skipped)
+    return Patched(units[order, 0], units[order, 1], effects[order], back[order], tried, tap.total)
 
 
 def _none(tap: _Tap, reason: str) -> Patched:
     empty = torch.empty(0, dtype=torch.int64)
-    return Patched(empty, empty, empty.to(torch.float64), empty.to(torch.bool), 0, tap.total, tap.skipped, reason)
+    return Patched(empty, empty, empty.to(torch.float64), empty.to(torch.bool), 0, tap.total, reason)
 
 
 class _Tap:

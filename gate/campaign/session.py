@@ -467,7 +467,7 @@ class Session:
         how: dict[str, Any] = {"label": label, "most": most, "batch": batch, "gradients": gradients}
         with looking_inside():
             found = patch(self._module, self._recorder.layers, self._explained, in_parts, self._on_device(arrays["x"]), **how)
-        said = {"tried": found.tried, "of": found.of, "skipped": dict(found.skipped), "reason": found.reason}
+        said = {"tried": found.tried, "of": found.of, "reason": found.reason}
         named = {name: _numpy(getattr(found, name)) for name in ("layers", "neurons", "effects", "restores")}
         return {**said, "work": self._forward.model_calls - before}, named
 

@@ -202,7 +202,7 @@ def test_what_has_nothing_to_win_says_so() -> None:
     assert "does not read the seed input" in found.reason
 
 
-def test_a_layer_without_one_tensor_for_each_sample_is_left_out_and_named() -> None:
+def test_a_layer_without_one_tensor_for_each_sample_is_left_out_and_named_where_nothing_is_left() -> None:
     class Packed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -217,7 +217,11 @@ def test_a_layer_without_one_tensor_for_each_sample_is_left_out_and_named() -> N
 
     named, found, layers = restored(Packed().eval(), pair())
     assert "lstm" in layers
-    assert set(found.skipped) == {"lstm"}
+    assert found.of > 0
+    assert "lstm" not in {layer for layer, *_ in named}
+    _, alone, _ = restored(Packed().eval(), pair(), layers=("lstm",))
+    assert alone.of == 0
+    assert alone.reason == "none of the watched layers can be patched; lstm: its samples have different numbers of positions"
     assert named[0][:2] == ("inner.hidden", PLANTED)
 
 
