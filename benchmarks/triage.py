@@ -217,7 +217,7 @@ def _timed(options: argparse.Namespace, console: Console) -> int:
             {
                 "model": str(subject.folder),
                 "data": {"seeds": str(seeds)},
-                "input": subject.reading,
+                "input": {name: tuple(values) for name, values in subject.reading.items()},
                 "batch_size": subject.batch_size,
                 "budget": {"wall": f"{options.seconds:g}s"},
                 "out": str(Path(place) / "run"),
@@ -245,7 +245,8 @@ def _timed(options: argparse.Namespace, console: Console) -> int:
     console.print(
         f"{findings} findings confirmed in the campaign ({TIMING_FINDINGS} asked for) in {executions:,} executions, "
         f"{len(result.root_causes)} root causes; explaining took {seconds:.0f} s, {share:.1%} of {options.seconds:g} s (at most "
-        f"{TIMING_SHARE:.0%}): {told.minimised} minimised, {told.attributed} attributed, {len(told.not_explained)} root causes not explained.",
+        f"{TIMING_SHARE:.0%}): {told.minimised} minimised, {told.attributed} attributed, {len(told.not_explained)} root causes not "
+        "explained.",
         highlight=False,
     )
     return 0 if share <= TIMING_SHARE and findings >= TIMING_FINDINGS else 1
