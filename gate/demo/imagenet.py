@@ -136,6 +136,7 @@ input:
   std: [128]
 batch_size: 16                          # of two minutes on a CPU one batch should not take too many seconds
 budget: {{wall: {BUDGET}, executions: {EXECUTIONS}}}  # whichever ends first
+triage: {{share: 0.4}}                    # in so short a run, a fourth would leave little to look into neurons and places
 policy: baseline
 """,
         encoding="utf-8",
@@ -164,8 +165,8 @@ def _lesson(outcome: Outcome) -> str:
         parts.append(f"The {tried} mutants that this machine had time for showed no defect, which says little.")
     else:
         parts.append(
-            f"From these the gate made {len(result.defects)} defects: pictures on disk that a person would still name as before, and that "
-            "the network does not."
+            f"From these the gate made {len(result.defects)} defect{'' if len(result.defects) == 1 else 's'}: pictures on disk that a "
+            "person would still name as before, and that the network does not."
         )
     if judged < NEEDED:
         parts.append(f"How often it fails is another question, and {judged} judged seed inputs are too few to answer it.")
@@ -181,7 +182,8 @@ def _show_next(place: Place, outcome: Outcome, console: Console) -> None:
     settings, longer = shlex.quote(str(place.settings)), shlex.quote(str(place.folder / "gate-longer"))
     commands = [("the report", str(outcome.folder / "report.html"))]
     if outcome.result.defects:
-        commands.append(("one defect, replayed", f"gate replay {shlex.quote(str(outcome.folder))} {outcome.result.defects[0].id}"))
+        replay = f"gate replay {shlex.quote(str(outcome.folder))} {outcome.result.root_causes[0].example}"
+        commands += [("one defect, replayed", replay), ("where in the picture and in the network it comes from", f"{replay} --explain")]
     commands += [
         ("the layers that are watched", f"gate layers --config {settings}"),
         ("the same with more time", f"gate run --config {settings} --budget 10m --executions 10000 --out {longer}"),
