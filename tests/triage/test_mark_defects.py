@@ -64,7 +64,7 @@ def gated(planted: Planted, base: Path, policy: str, **more: str) -> tuple[Resul
 
 def test_the_shortcut_is_the_first_root_cause_and_names_its_class(ran: tuple[Result, Path], planted: Planted) -> None:
     result, _ = ran
-    target, first = planted.cause.mark, result.root_causes[0]
+    (target,), first = planted.cause.predicted, result.root_causes[0]
     assert (first.oracle, first.predicted, first.label, first.family) == ("universal_mark", target, None, "mark_patch")
     assert first.id == root_cause_id("universal_mark", "any class", result.class_name(target), "mark_patch")
     assert first.type == "shortcut"
@@ -80,10 +80,11 @@ def test_the_shortcut_is_the_first_root_cause_and_names_its_class(ran: tuple[Res
 
 def test_its_defects_are_inputs_of_many_classes_with_the_mark_on_them(ran: tuple[Result, Path], planted: Planted) -> None:
     result, folder = ran
+    (target,) = planted.cause.predicted
     found = [defect for defect in result.defects if defect.root_cause == result.root_causes[0].id]
     assert len({defect.label for defect in found}) == 8, "of nine other classes each comes once before any comes twice"
     for defect in found:
-        assert (defect.arm, defect.predicted, defect.natural, defect.minimal) == ("marks", planted.cause.mark, False, None)
+        assert (defect.arm, defect.predicted, defect.natural, defect.minimal) == ("marks", target, False, None)
         assert defect.label != defect.predicted
         assert "changed_prediction" in defect.also
         mark = read_mark(folder / defect.files["mark_data"], "patch", (8, 8, 1))
