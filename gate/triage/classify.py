@@ -45,7 +45,6 @@ _NO_DRIFT = frozenset({"geometry", "splicing", "adversarial", "coverage_gradient
 _OF_ORACLE = {
     "crash": "crash",
     "timeout": "crash",
-    "hang": "crash",
     "non_finite": "numeric",
     "saturated": "numeric",
     "numeric_path": "backend",

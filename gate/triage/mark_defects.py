@@ -25,7 +25,7 @@ from gate.oracles.universal_mark import AnyMark
 from gate.result import Defect, UniversalMark
 from gate.triage.confirm import Confirmer, replay
 from gate.triage.defect_files import write_description
-from gate.triage.identity import defect_id, root_cause_id
+from gate.triage.identity import class_name, defect_id, root_cause_id
 from gate.triage.titles import ANY_CLASS, MARK_STEP
 
 __all__ = ["MOST", "MarkConfirmer", "read_mark"]
@@ -93,7 +93,7 @@ class MarkConfirmer:
 
     def root_cause(self, found: FoundMark) -> str:
         """The id of the root cause that all defects of a mark have."""
-        return root_cause_id(AnyMark.name, ANY_CLASS, self._name(found.target), _family(found))
+        return root_cause_id(AnyMark.name, ANY_CLASS, class_name(found.target, self._classes), _family(found))
 
     def _in_turns(self, rows: Sequence[int]) -> list[int]:
         """One of each true class before any has its second, in the order of the search's draw."""
@@ -107,7 +107,7 @@ class MarkConfirmer:
 
     def _confirm(self, row: int, found: FoundMark, described: UniversalMark) -> Defect | None:
         family, label, seed_id = _family(found), int(self._seeds.labels[row]), self._seeds.ids[row]
-        identity = defect_id(seed_id, AnyMark.name, self._name(found.target), (family,))
+        identity = defect_id(seed_id, AnyMark.name, class_name(found.target, self._classes), (family,))
         before = self._seeds.x[row]
         after = lay(before[None], found.mark.weight, found.mark.picture)[0]
         place, base, known = self._folder / "defects" / identity, f"defects/{identity}", False
@@ -168,9 +168,6 @@ class MarkConfirmer:
         finally:
             if not known:
                 shutil.rmtree(place, ignore_errors=True)
-
-    def _name(self, index: int) -> str:
-        return self._classes[index] if index < len(self._classes) else str(index)
 
 
 def read_mark(path: Path, kind: str, shape: tuple[int, ...]) -> Mark | None:

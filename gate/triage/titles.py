@@ -17,6 +17,7 @@ from gate.oracles import ALL
 from gate.oracles.universal_mark import AnyMark
 from gate.result import Defect, UniversalMark
 from gate.triage.backends import is_backend, way_in_words
+from gate.triage.identity import class_name
 
 __all__ = ["ANY_CLASS", "MARK_STEP", "main_operator", "mark_in_words", "range_of", "title_of", "title_of_mark"]
 
@@ -43,15 +44,15 @@ def title_of(defects: Sequence[Defect], example: Defect, classes: Sequence[str])
         kind = mark_in_words(example.family.removeprefix("mark_"))
         return f"{kind} makes inputs of any class read as {_outcome_class(example, classes)}"
     if is_backend(example):
-        outcome = "gives no finite output" if example.predicted is None else f"read as {_name(example.predicted, classes)}"
-        return f"{_name(example.label, classes)} {outcome} {way_in_words(example.oracle, example.detail)}".rstrip()
+        outcome = "gives no finite output" if example.predicted is None else f"read as {class_name(example.predicted, classes)}"
+        return f"{class_name(example.label, classes)} {outcome} {way_in_words(example.oracle, example.detail)}".rstrip()
     return f"{_outcome(example, classes)} {_circumstance(defects, example)}"
 
 
 def title_of_mark(mark: UniversalMark, classes: Sequence[str]) -> str:
     """The title of the root cause that a mark is, with the share of inputs that it moves, rounded down."""
     share = "all inputs" if mark.moved == mark.inputs else f"{100 * mark.moved // mark.inputs}% of the inputs"
-    return f"{mark_in_words(mark.kind)} makes {share} read as {_name(mark.label, classes)}"
+    return f"{mark_in_words(mark.kind)} makes {share} read as {class_name(mark.label, classes)}"
 
 
 def main_operator(defects: Sequence[Defect]) -> str | None:
@@ -88,7 +89,7 @@ def mark_in_words(kind: str) -> str:
 
 
 def _outcome_class(defect: Defect, classes: Sequence[str]) -> str:
-    return "one class" if defect.predicted is None else _name(defect.predicted, classes)
+    return "one class" if defect.predicted is None else class_name(defect.predicted, classes)
 
 
 def _says(defect: Defect) -> str:
@@ -98,10 +99,10 @@ def _says(defect: Defect) -> str:
 def _outcome(defect: Defect, classes: Sequence[str]) -> str:
     """What goes wrong with which class."""
     assert defect.label is not None
-    label = _name(defect.label, classes)
+    label = class_name(defect.label, classes)
     if defect.predicted is None or defect.predicted == defect.label:
         return f"{label} {_says(defect)}"
-    return f"{label} {'surely ' if defect.oracle == _SURELY else ''}read as {_name(defect.predicted, classes)}"
+    return f"{label} {'surely ' if defect.oracle == _SURELY else ''}read as {class_name(defect.predicted, classes)}"
 
 
 def _circumstance(defects: Sequence[Defect], example: Defect) -> str:
@@ -121,10 +122,6 @@ def _circumstance(defects: Sequence[Defect], example: Defect) -> str:
     families = " and ".join(in_words(family) for family in example.families)
     least = min(defect.severity for defect in known)
     return f"under {families} ({listed}{f'; severity from {least:.2g}' if least > 0 else ''})"
-
-
-def _name(index: int, classes: Sequence[str]) -> str:
-    return classes[index] if index < len(classes) else str(index)
 
 
 def _parameters(step: Mapping[str, Any]) -> Mapping[str, Any]:
