@@ -21,7 +21,7 @@ from gate.corpus.export import file_of
 from gate.domains.image import picture
 from gate.domains.image.dataset import load_images
 from gate.domains.image.domain import ImageDomain
-from gate.errors import DataError, WorkerError
+from gate.errors import DataError, ModelError, WorkerError
 from gate.metrics.intervals import wilson
 from gate.models.outputs import OutputKind
 from gate.result import Result
@@ -102,6 +102,7 @@ def regress(
     Raises:
         OutputError: the folder holds no finished run.
         DataError: its files are missing, or the seeds are of another kind.
+        ModelError: the model gives no finite answer on any seed input.
         GateError: whatever fetching, loading and running a model can raise.
     """
     result, reading = Result.load(run), reading_of(run)
@@ -113,6 +114,7 @@ def regress(
     pool = _originals(earlier, exported) if given is None else given
     with _Sturdy(run, result, reading, model, device, tracking_uri) as loaded:
         worker = cast(Worker, loaded)
+        _answers_some(earlier, worker, reading.output_kind, batch_size, loaded.uri)
         right = _right(pool, worker, reading.output_kind, batch_size)
         recurrences: Sequence[Recurrence] = ()
         if result.defects:
@@ -181,6 +183,17 @@ def _given(seeds: Path, result: Result, reading: Reading, exported: Exported, sh
     used = {defect.seed_id for defect in result.defects}
     rows = [row for row, name in enumerate(images.ids) if (name not in used if exported == "all" else not was_exported(name, exported))]
     return SeedInputs(images.x[rows], images.y[rows], tuple(images.ids[row] for row in rows))
+
+
+def _answers_some(earlier: EarlierRun, worker: Worker, output_kind: OutputKind, batch_size: int, uri: str) -> None:
+    """Refuses a model that answers nothing, as one does that takes other inputs: of that, no defect could be told to be still there."""
+    rows = [row for row, defect in enumerate(earlier.result.defects) if defect.label is not None]
+    if rows and (read_answers(worker, earlier.originals[rows], output_kind, batch_size) < 0).all():
+        raise ModelError(
+            "The model gives no finite answer on any of the defects' seed inputs, so it can't be told whether they live.",
+            where=uri,
+            hint="Give a model that takes the same inputs as the run's.",
+        )
 
 
 def _right(pool: SeedInputs, worker: Worker, output_kind: OutputKind, batch_size: int) -> SeedInputs:

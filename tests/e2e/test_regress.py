@@ -184,6 +184,16 @@ def test_fresh_mutants_start_from_the_seeds_that_are_given_and_the_same_is_found
     again.explains("exists already")
 
 
+def test_a_model_for_other_inputs_is_an_error_and_no_answer(world: World, tmp_path: Path) -> None:
+    from torch import nn
+
+    layers = [nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(256, len(KEPT))]
+    other = save(nn.Sequential(*layers).eval(), tmp_path / "colour", shape=(3, 8, 8))
+    done = in_process("regress", world.run, "--model", other)
+    assert done.code == 3, done.said
+    done.explains("no finite answer on any of the defects' seed inputs", "colour")
+
+
 def test_a_run_that_does_not_know_its_limits_is_refused(world: World, tmp_path: Path) -> None:
     (tmp_path / "campaign").mkdir()
     reading = json.loads((world.run / "campaign" / "reading.json").read_text())
