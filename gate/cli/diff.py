@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from gate.report.difference import Difference
+    from gate.report.difference import CauseChange, Difference
 
 __all__ = ["command"]
 
@@ -51,6 +52,16 @@ def command(run_a: Path, run_b: Path, out: Path | None, as_json: bool) -> int:
     if out is not None:
         click.echo(f"page:    {visible(out)}", err=as_json)
     return 0
+
+
+def _told(causes: Sequence[CauseChange]) -> list[CauseChange]:
+    """As many as the terminal shows, in their order; each status has its share, so that many new ones don't hide what is fixed."""
+    places: dict[str, int] = {}
+    ranks = []
+    for number, cause in enumerate(causes):
+        places[cause.status] = places.get(cause.status, -1) + 1
+        ranks.append((places[cause.status], number))
+    return [causes[number] for number in sorted(number for _, number in sorted(ranks)[:_CAUSES])]
 
 
 def _show(difference: Difference) -> None:
@@ -99,7 +110,7 @@ def _show(difference: Difference) -> None:
     say(summary(difference), "bold")
     if difference.causes:
         causes = table("status", "defects", "root cause", "id")
-        for cause in difference.causes[:_CAUSES]:
+        for cause in _told(difference.causes):
             causes.add_row(cell(cause.status, styles.get(cause.status, "")), sizes_in_words(cause), cell(cause.title), cell(cause.id))
         console.print(causes)
         if len(difference.causes) > _CAUSES:

@@ -43,7 +43,7 @@ _MORE_JUDGING = "Give more seed inputs, a larger budget or a larger share for th
 _MORE_SEARCH = "Give a larger budget, so that the search gets executions of its own."
 _REPAIR = (
     "Begin with the first root cause: its card in the report says what to check and what to train with. Train with the exported defects "
-    "(gate corpus export --for-training), then ask gate regress whether it is fixed."
+    "(`gate corpus export --for-training`), then ask `gate regress` whether it is fixed."
 )
 _NOT_YET = "This version of the gate does not measure it; remove the rule or set on_missing: skip."
 
