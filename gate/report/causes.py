@@ -285,7 +285,7 @@ def _triage(triage: TriageSummary, causes: Sequence[RootCause]) -> dict[str, Any
     """What explaining took, and what it did not get to."""
     titles = {cause.id: cause.title for cause in causes}
     done = [
-        f"{count(number)} {word}"
+        f"{count(number)} {'was' if number == 1 else 'were'} {word}"
         for number, word in (
             (triage.minimised, "made simpler"),
             (triage.merged, "merged with others that they turned out to be"),
@@ -293,7 +293,7 @@ def _triage(triage: TriageSummary, causes: Sequence[RootCause]) -> dict[str, Any
         )
         if number
     ]
-    said = f"Defects {', '.join(done)}. " if done else ""
+    said = f"Of the defects found, {', '.join(done)}. " if done else ""
     unexplained = len(triage.not_explained)
     reason = f" {triage.reason[:1].upper()}{triage.reason[1:].rstrip('.')}." if triage.reason else ""
     return {

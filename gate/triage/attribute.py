@@ -159,7 +159,9 @@ class Attributing:
             if self._allowance.left < heat_work(grid) + patch_work(neurons):
                 neurons, grid = NEURONS[0], GRIDS[0]
             if self._allowance.left < heat_work(grid) + patch_work(neurons):
-                self.reason = "the time for explaining was up" if self._allowance.late else "triage's share of the budget was spent"
+                self.reason = (
+                    "the time for explaining was up" if self._allowance.late else "the share of the budget for explaining was spent"
+                )
                 return
             look = self._look(defect, neurons, grid)
             self._allowance.book(look.attribution.model_calls)

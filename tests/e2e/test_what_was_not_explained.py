@@ -21,7 +21,7 @@ def test_without_a_share_every_root_cause_is_listed_as_not_explained(gate_run: C
     assert record["defects"]
     assert record["triage"]["attributed"] == record["triage"]["spent"] == 0
     assert set(record["triage"]["not_explained"]) == {one["root_cause"] for one in record["defects"]}
-    assert record["triage"]["reason"] == "triage's share of the budget was spent"
+    assert record["triage"]["reason"] == "the share of the budget for explaining was spent"
 
 
 def test_a_budget_that_ends_before_anything_is_explained_says_so(

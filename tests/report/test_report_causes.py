@@ -109,11 +109,14 @@ def test_what_the_baseline_says_tells_a_new_weakness_from_an_old_one(tmp_path: P
 def test_what_was_not_explained_is_named_with_the_reason(tmp_path: Path) -> None:
     result = make_run(tmp_path, Verdict.FAIL, 60)
     named = tuple(cause.id for cause in result.root_causes[:10])
-    triage = TriageSummary(share=0.25, allowed=100, spent=99, not_explained=named, reason="the share was used up")
+    triage = TriageSummary(
+        share=0.25, allowed=100, spent=99, minimised=1, attributed=7, not_explained=named, reason="the share was used up"
+    )
     page = causes_page(result.model_copy(update={"triage": triage}), tmp_path, {})["triage"]
     assert page["missing"] == "10 root causes were not explained. The share was used up."
     assert page["titles"] == [cause.title for cause in result.root_causes[:8]]
     assert page["left_out"] == 2
+    assert page["words"].startswith("Of the defects found, 1 was made simpler, 7 were traced to neurons and places. ")
     assert "99 model calls; 100 were allowed, 25.0 % of all the work" in page["words"]
 
 

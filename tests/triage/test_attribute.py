@@ -138,7 +138,7 @@ def test_never_more_than_the_allowance(tmp_path: Path, calls: int) -> None:
         assert set(causes_of(found).values()) <= {2, 3}  # enough for all
     if calls < heat_work(4) + patch_work(NEURONS[0]):
         assert not worker.asked
-        assert attributing.reason == "triage's share of the budget was spent"
+        assert attributing.reason == "the share of the budget for explaining was spent"
 
 
 def test_more_budget_tries_more_neurons(tmp_path: Path) -> None:
