@@ -192,8 +192,13 @@ def replay_defect(
                 hint="Give a model that takes the same inputs as the run's.",
             )
         mutants = answers("mutant_data", times, original if defect.label is not None else None)
-        explained = _explained(loaded.worker, run, defect, reading, int(mutants[0].predicted[0]), out) if explain else ()
-    lives = any(_lives(defect, one, reading) for one in mutants)
+        lives = any(_lives(defect, one, reading) for one in mutants)
+        explained: tuple[str, ...] = ()
+        if explain and lives:
+            explained = _explained(worker, run, defect, reading, int(mutants[0].predicted[0]), out)
+        elif explain:
+            # What would be found is what the answer rests on, which reads like a cause of what is gone.
+            explained = ("explained  this model answers the mutant as it should, so that there is nothing to explain",)
 
     def named(label: int | None) -> str:
         return visible(result.class_name(label), NAME, isolate=False)

@@ -53,11 +53,29 @@ def test_another_model_is_explained_too(finished: Finished, network: Any, tmp_pa
     other = copy.deepcopy(network)
     with torch.no_grad():
         other[-1].weight.mul_(1.5)
+        other[-1].bias.mul_(1.5)  # so that every class stays, and the defect lives
     folder = save(other, tmp_path / "other")
-    defect = finished.record["defects"][0]
+    defect = next(one for one in finished.record["defects"] if one["oracle"] == "changed_prediction")
     done = in_process("replay", finished.folder, defect["id"], "--explain", "--model", folder)
-    assert done.code in (0, 1), done.said
+    assert done.code == 1, done.said
     done.explains("neurons", "heat")
+
+
+def test_a_model_that_answers_rightly_has_nothing_explained(finished: Finished, network: Any, tmp_path: Path) -> None:
+    import copy
+
+    import torch
+
+    defect = next(one for one in finished.record["defects"] if one["oracle"] == "changed_prediction" and one["label"] is not None)
+    right = copy.deepcopy(network)
+    with torch.no_grad():
+        right[-1].bias[defect["label"]] += 1000.0
+    folder = save(right, tmp_path / "right")
+    done = in_process("replay", finished.folder, defect["id"], "--explain", "--model", folder, "--out", tmp_path / "why")
+    assert done.code == 0, done.said
+    done.explains("nothing to explain", "the defect is gone")
+    assert "effect" not in done.said
+    assert not list((tmp_path / "why").iterdir())
 
 
 def test_a_folder_without_an_explanation_is_a_usage_error(finished: Finished, tmp_path: Path) -> None:
