@@ -422,7 +422,11 @@ def _fuzz(
         late = _too_late(work, lambda: _regression(work, worker, domain, preflight.output_kind, replayed))
         if late is not None:
             work.regression_reason = f"{late} before the earlier run was replayed"
-    conclude(work, _too_late(work, lambda: explain(work, worker, domain, preflight)))
+    ended: str | None = "the run failed"
+    try:
+        ended = _too_late(work, lambda: explain(work, worker, domain, preflight))
+    finally:
+        conclude(work, ended)
     work.deadline.begin("the worker was asked what it did", Stage.CLOSE)
     if not worker.given_up:
         with contextlib.suppress(BudgetSpent, Interrupted):
