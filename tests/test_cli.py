@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from gate.cli import main
 
 GATE = Path(sys.executable).with_name("gate")
 HEAVY = ("torch", "torchvision", "mlflow", "numpy", "pydantic", "albumentations", "cv2", "foolbox", "rich", "ruamel", "jinja2", "scipy")
@@ -169,3 +172,18 @@ def test_an_error_shows_the_words_of_others_line_by_line_and_inert(
         "    | last \\x1b]0;owned\\x07",
         "    | words",
     ]
+
+
+def test_a_full_disk_is_no_bug_of_the_gate(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(**_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "defects/\x1b[31m.png")
+
+    monkeypatch.setattr("gate.cli.cli.main", full)
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor"])
+    said = capsys.readouterr().err
+    assert ended.value.code == 3
+    assert "No space left on device" in said
+    assert "what to do" in said
+    assert "Traceback" not in said
+    assert "\x1b" not in said

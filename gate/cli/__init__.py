@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 from typing import Any
@@ -70,6 +71,10 @@ def cli() -> None:
     """
 
 
+# What the machine does to a process at any moment, and no bug.
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs a command; a GateError becomes a message and its exit code, anything else exit 3."""
     try:
@@ -89,9 +94,16 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(4)
     except BrokenPipeError:
         sys.exit(3)
-    except Exception:
+    except Exception as error:
         import traceback
 
+        if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
+            from gate.report.text import visible
+
+            where = visible(str(error.filename or "a file of the run"), _LONGEST_LINE, isolate=False)
+            click.echo(f"gate: error: A file can't be written or read: {error.strerror}.\n  where: {where}", err=True)
+            click.echo("  what to do: Make room on the disk, check whose the folder is, and run the command again.", err=True)
+            sys.exit(3)
         traceback.print_exc()
         click.echo("gate: this is a bug in the gate, not in your model; the lines above say where.", err=True)
         sys.exit(3)
