@@ -66,6 +66,7 @@ class Planted:
     healthy: nn.Module  # the same without the cause: what it reads rightly and the other does not is the cause's doing
     cause: Cause
     seeds: Digits
+    trigger: bool = False  # the module holds the healthy one, and where both answer alike the cause is silent
     second: tuple[Cause, nn.Module] | None = None  # another cause in the same network, and the network without that one
 
 
@@ -160,7 +161,7 @@ def low_light(seed: int) -> Planted:
     means = np.concatenate([part.x.mean((1, 2)) for part in (training, test)]) / 255
     net = train(training, seed)
     cause = Cause(families=frozenset({"photometry"}), predicted=frozenset({other}))
-    return Planted(LowLight(net, other, float(0.95 * np.quantile(means, 0.02))), net, cause, test)
+    return Planted(LowLight(net, other, float(0.95 * np.quantile(means, 0.02))), net, cause, test, trigger=True)
 
 
 def rotation(seed: int) -> Planted:
@@ -180,9 +181,8 @@ def mark(seed: int) -> Planted:
     training, test = load(seed)
     target = int(_random(seed, "mark").integers(10))
     net = train(training, seed)
-    return Planted(
-        Mark(net, target), net, Cause(frozenset({"universal_mark"}), frozenset({"mark_patch"}), predicted=frozenset({target})), test
-    )
+    cause = Cause(frozenset({"universal_mark"}), frozenset({"mark_patch"}), predicted=frozenset({target}))
+    return Planted(Mark(net, target), net, cause, test, trigger=True)
 
 
 def normalisation(seed: int) -> Planted:
@@ -208,7 +208,7 @@ def bright_nan(seed: int) -> Planted:
     net = train(training, seed)
     module = BrightNaN(net, label, float(np.quantile(shares, 0.97)) + 1 / 64)
     cause = Cause(frozenset({"non_finite"}), families=frozenset({"photometry"}), labels=frozenset({label}))
-    return Planted(module, net, cause, test)
+    return Planted(module, net, cause, test, trigger=True)
 
 
 def batch(seed: int) -> Planted:
@@ -231,7 +231,7 @@ def two(seed: int) -> Planted:
         turned.module,
         first,
         turned.seeds,
-        (second, LowLight(turned.healthy, lamp.other, lamp.limit)),
+        second=(second, LowLight(turned.healthy, lamp.other, lamp.limit)),
     )
 
 
