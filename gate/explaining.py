@@ -121,6 +121,8 @@ def explain(work: Work, worker: Worker, domain: InputDomain, preflight: Prefligh
         _attribute(work, worker, domain)
     finally:
         _tell_types(work, domain)  # however little is known: what an oracle alone says, and why there is no more
+    if work.deadline.stopped:
+        work.deadline.check()  # types and map leave things out then without a word, and no worker was called that would have said so
     work.triage = work.triage.model_copy(update={"spent": work.allowance.spent})
 
 
