@@ -35,6 +35,7 @@ from gate.triage.backends import (
     passes_of,
     wrong_beside_negative,
 )
+from gate.triage.confirm import REPLAYS
 from gate.work import Work
 
 __all__ = ["PART", "compare_paths"]
@@ -49,7 +50,6 @@ FEWEST = 4  # inputs below which a comparison says too little
 ROUNDING = 24  # forward passes by which the inputs on the slow paths may exceed their share
 AGAIN = 1 / 3  # of what may be spent, kept for running inputs again whose answers changed
 EXAMPLES = 3  # defects of one root cause; the others are counted
-REPLAYS = 1  # by itself, after it was seen in a batch: the model is deterministic
 COMPILING = 20_000  # forward-equivalents that compiling counts as
 COMPILE_SECONDS = 60.0  # that it may well take
 
