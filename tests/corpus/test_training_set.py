@@ -85,10 +85,11 @@ def test_the_pipeline_runs_on_the_exported_pictures(tmp_path: Path) -> None:
     changes = module.augmentation()
     with np.load(out / "train.npz") as stored:
         x = stored["x"]
-    changed = np.stack([module.augmented(one, changes) for one in x for _ in range(4)])
+    changes.set_random_seed(0)
+    changed = np.stack([module.augmented(one, changes) for one in x for _ in range(100)])
     assert (changed.dtype, changed.shape[1:]) == (x.dtype, x.shape[1:])
-    share = np.mean([not np.array_equal(one, x[row // 4]) for row, one in enumerate(changed)])
-    assert 0.5 < share < 0.95
+    share = np.mean([not np.array_equal(one, x[row // 100]) for row, one in enumerate(changed)])
+    assert 0.6 < share < 0.85  # three pictures in four are changed; a draw of next to nothing changes none
     import albumentations
 
     same = albumentations.load(out / "augment.json")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 def test_a_tiny_picture_opens_with_whole_pixels_and_the_arrow_keys_lead_on(run_named: Callable[[str], Path], visit: Visit) -> None:
     page = visit.page
     page.goto((run_named("fail with a shortcut") / "report.html").as_uri())
-    first = page.locator("#defects .defect").first
+    first = page.locator("#defects .defect:not([data-label=''])").first  # the first of all may be a probe, which has one picture
     first.locator("button.open").first.click()
     large = page.locator("#viewer img")
     assert large.get_attribute("src") == first.locator("img").first.get_attribute("src")
@@ -25,7 +25,9 @@ def test_a_tiny_picture_opens_with_whole_pixels_and_the_arrow_keys_lead_on(run_n
     assert title.inner_text().endswith(": Mutant")
     assert large.get_attribute("src") == first.locator("img").nth(1).get_attribute("src")
     page.keyboard.press("ArrowLeft")
-    page.keyboard.press("ArrowLeft")  # round to the last one
+    before = first.evaluate("card => [...document.querySelectorAll('#defects button.open')].indexOf(card.querySelector('button.open'))")
+    for _ in range(before + 1):
+        page.keyboard.press("ArrowLeft")  # round to the last one
     total = page.locator("#defects button.open").count()
     assert page.locator(".viewer-count").inner_text() == f"{total} of {total}"
     page.keyboard.press("Escape")
