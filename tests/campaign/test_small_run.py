@@ -78,7 +78,9 @@ def test_the_supervisor_never_imports_torch(run: Run) -> None:
 def test_the_guided_search_reaches_the_neuron_that_only_low_light_reaches(run: Run) -> None:
     assert run.result.campaign is not None
     found = [defect for defect in run.result.defects if defect.arm == "search"]
-    assert len(found) >= 5
+    assert len(found) >= 3
+    assert run.result.triage is not None
+    assert len(found) + run.result.triage.merged >= 5  # as they were found: minimised, some turn out to be the same
     for defect in run.result.defects:
         mutant = picture.load(run.folder / defect.files["mutant_data"])
         assert mutant.mean() / 255 < TRAP
