@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gate.metrics.comparison import CONFIDENCE, LEAST_REPEATS, Difference, Trace, compared, equal_work
 from gate.report.coverage import criterion_name
-from gate.report.curve import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, drawn, ticks
+from gate.report.curve import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, ticks
 from gate.report.numbers import amount, count, mark, points, share, short
-from gate.report.text import NAME, visible
+from gate.report.page import inline, page_environment, source_hash
 
 __all__ = ["DEFECTS", "Measured", "as_json", "difference_in_words", "measure_name", "page", "value_in_words"]
 
@@ -154,7 +149,7 @@ def as_json(measured: Measured) -> dict[str, Any]:
 
 def page(measured: Measured) -> str:
     """One file that loads nothing."""
-    css = Markup("\n").join(_inline(name) for name in ("report.css", "comparison.css"))
+    css = Markup("\n").join(inline(name) for name in ("report.css", "comparison.css"))
     rows = [
         {
             "measure": measure_name(measure),
@@ -170,11 +165,11 @@ def page(measured: Measured) -> str:
         for way, found in row.items()
     ]
     return (
-        _environment()
+        page_environment()
         .get_template("comparison.html.j2")
         .render(
             css=css,
-            security=Markup(f"default-src 'none'; style-src '{_hash(css)}'; base-uri 'none'; form-action 'none'"),
+            security=Markup(f"default-src 'none'; style-src {source_hash(css)}; base-uri 'none'; form-action 'none'"),
             model=measured.model,
             policy=measured.policy,
             executions=measured.executions,
@@ -187,30 +182,6 @@ def page(measured: Measured) -> str:
             frame={"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": WIDTH - RIGHT, "bottom": HEIGHT - BOTTOM},
         )
     )
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("gate.report"), autoescape=True, undefined=StrictUndefined, finalize=_finalize, trim_blocks=True
-    )
-    environment.filters["name"] = lambda text: visible(text, NAME)
-    environment.filters["thousands"] = count
-    environment.filters["drawn"] = drawn
-    return environment
-
-
-def _finalize(value: object) -> object:
-    return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value)
-
-
-@cache
-def _inline(name: str) -> Markup:
-    return Markup(files("gate.report").joinpath("templates", name).read_text(encoding="utf-8"))
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}"
 
 
 def _panel(measured: Measured, measure: str) -> dict[str, Any]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
@@ -17,6 +14,7 @@ from PIL import Image
 from gate.domains.image import picture
 from gate.policy.preview import SEVERITIES, Row, Sheet
 from gate.report.invalid_words import reason_in_words
+from gate.report.page import inline, source_hash
 from gate.report.pictures import embedded
 from gate.report.text import NAME, visible
 
@@ -33,7 +31,7 @@ def contact_sheet(sheet: Sheet, *, policy: str, source: str) -> str:
         policy: name of the policy.
         source: where the seed inputs come from.
     """
-    css = Markup(files("gate.report").joinpath("templates", "contact_sheet.css").read_text(encoding="utf-8"))
+    css = inline("contact_sheet.css")
     originals = [_figure(original, sheet) for original in sheet.originals]
     families = [
         {"name": family.replace("_", " "), "rows": [_row(row, sheet, originals) for row in rows]}
@@ -47,7 +45,7 @@ def contact_sheet(sheet: Sheet, *, policy: str, source: str) -> str:
             policy=visible(policy, NAME),
             source=visible(source, NAME),
             css=css,
-            css_hash=Markup("sha256-" + base64.b64encode(hashlib.sha256(css.encode("utf-8")).digest()).decode("ascii")),
+            css_hash=Markup(source_hash(css)),
             severities=[f"{severity:g}" for severity in SEVERITIES],
             families=families,
             operators=sheet.operators,

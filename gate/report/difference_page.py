@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gate.report.coverage import criterion_name
@@ -27,8 +22,9 @@ from gate.report.difference_words import (
     value_in_words,
 )
 from gate.report.numbers import count
+from gate.report.page import inline, page_environment, source_hash
 from gate.report.pictures import PictureReader
-from gate.report.text import NAME, visible
+from gate.report.text import visible
 from gate.report.words import VERDICT_WORD, candidate_name, headline, short_digest, title
 from gate.result import Defect, Result
 
@@ -41,7 +37,7 @@ _TONE_OF = {"new": "fail", "back": "fail", "remains": "warn", "known": "warn", "
 
 def page(difference: Difference) -> str:
     """The whole HTML file. Pictures are read from the folders of both runs and never from outside them."""
-    css = Markup("\n").join(_inline(name) for name in ("report.css", "difference.css"))
+    css = Markup("\n").join(inline(name) for name in ("report.css", "difference.css"))
     readers = PictureReader(difference.a.folder), PictureReader(difference.b.folder)
     groups = (
         ("In both", "The same seed input, oracle, answer and family in both runs.", difference.both),
@@ -49,11 +45,11 @@ def page(difference: Difference) -> str:
         ("Only in A", "A found these and B did not.", difference.only_a),
     )
     return (
-        _environment()
+        page_environment()
         .get_template("difference.html.j2")
         .render(
             css=css,
-            security=Markup(f"default-src 'none'; style-src '{_hash(css)}'; img-src data:; base-uri 'none'; form-action 'none'"),
+            security=Markup(f"default-src 'none'; style-src {source_hash(css)}; img-src data:; base-uri 'none'; form-action 'none'"),
             summary=summary(difference),
             sides=[_side("A", difference.a), _side("B", difference.b)],
             remarks=difference.remarks,
@@ -114,29 +110,6 @@ def page(difference: Difference) -> str:
             notes=NOTES,
         )
     )
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("gate.report"), autoescape=True, undefined=StrictUndefined, finalize=_finalize, trim_blocks=True
-    )
-    environment.filters["name"] = lambda text: visible(text, NAME)
-    environment.filters["thousands"] = count
-    return environment
-
-
-def _finalize(value: object) -> object:
-    return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value)
-
-
-@cache
-def _inline(name: str) -> Markup:
-    return Markup(files("gate.report").joinpath("templates", name).read_text(encoding="utf-8"))
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}"
 
 
 def _side(letter: str, run: Run) -> dict[str, Any]:

@@ -6,16 +6,13 @@ environment's ``finalize``) and then through Jinja's autoescaping. Scripts and s
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from gate.policy.threshold import Threshold
@@ -25,7 +22,6 @@ from gate.report.causes import causes_page
 from gate.report.choices import choices_page
 from gate.report.coverage import evidence_flags, false_note
 from gate.report.coverage_tables import coverage_page
-from gate.report.curve import drawn
 from gate.report.feature_map import map_page
 from gate.report.gallery import PAGE, gallery, left_out_words
 from gate.report.invalid_words import reasons_in_words
@@ -33,6 +29,7 @@ from gate.report.margins import margins_page
 from gate.report.marks import marks_page, probes_page
 from gate.report.numbers import amount, count, duration, interval, is_share, share, split
 from gate.report.opening_words import mixed_up, plain_reason, what_it_means
+from gate.report.page import inline, made_visible, page_environment, source_hash
 from gate.report.quarantine import quarantine_page
 from gate.report.text import NAME, visible
 from gate.report.ways import ways_page
@@ -94,21 +91,16 @@ def render(result: Result, folder: Path) -> str:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("gate.report"), autoescape=True, undefined=StrictUndefined, finalize=_finalize, trim_blocks=True
-    )
-    environment.filters["name"] = lambda text: visible(text, NAME)
+    environment = page_environment(_finalize)
     environment.filters["anchor"] = _anchor
-    environment.filters["drawn"] = drawn
-    environment.filters["thousands"] = count
     environment.filters["with_code"] = _with_code
     return environment
 
 
 def _finalize(value: Any) -> Any:
-    # Data URIs, style and script come as Markup from this package; all else is text from outside.
+    shown = made_visible(value)
     # No line may begin with the percent sign of the number before it.
-    return value if isinstance(value, Markup) or not isinstance(value, str) else visible(value).replace(" %", "\u00a0%")
+    return shown.replace(" %", "\u00a0%") if isinstance(shown, str) and not isinstance(value, Markup) else shown
 
 
 def _with_code(text: str) -> Markup:
@@ -120,17 +112,8 @@ def _anchor(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", text)[:NAME]
 
 
-@cache
-def _inline(name: str) -> Markup:
-    return Markup(files("gate.report").joinpath("templates", name).read_text(encoding="utf-8"))
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
-
-
 def _page(result: Result, folder: Path) -> dict[str, Any]:
-    css, js = _inline("report.css"), _inline("report.js")
+    css, js = inline("report.css"), inline("report.js")
     shown = gallery(result, folder)
     rules = worst_first(result.rules)
     flags = evidence_flags(result)
@@ -141,7 +124,8 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "css": css,
         "js": js,
         "security": Markup(
-            f"default-src 'none'; img-src data:; style-src {_hash(css)}; script-src {_hash(js)}; base-uri 'none'; form-action 'none'"
+            f"default-src 'none'; img-src data:; style-src {source_hash(css)}; script-src {source_hash(js)}; "
+            "base-uri 'none'; form-action 'none'"
         ),
         "verdict": result.verdict.value,
         "verdict_word": VERDICT_WORD[result.verdict],
