@@ -13,7 +13,7 @@ from gate.campaign.loop import CampaignOutcome, ClassCount
 from gate.config import kind_of
 from gate.metrics import compute
 from gate.metrics.catalogue import CATALOGUE
-from gate.metrics.evidence import CoverageEvidence, Evidence, JudgedSeed, MarkEvidence, SearchDefect
+from gate.metrics.evidence import CanaryEvidence, CoverageEvidence, Evidence, JudgedSeed, MarkEvidence, SearchDefect
 from gate.policy.evaluate import evaluate
 from gate.policy.load import LoadedPolicy
 from gate.policy.positive import positive_positions
@@ -57,7 +57,9 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
     """
     if policy.policy.criterion is not None:
         evidence = evidence.model_copy(update={"criterion": policy.policy.criterion})
-    evidence = _as_asked(evidence, policy).model_copy(update={"positive": positive_positions(policy.policy, blank.classes)})
+    early = "early" in (policy.policy.decide, evidence.decide)  # a campaign that could stop early stays one, whatever policy judges it
+    update = {"positive": positive_positions(policy.policy, blank.classes), "decide": "early" if early else "end"}
+    evidence = _as_asked(evidence, policy).model_copy(update=update)
     metrics: Mapping[str, Metric] = compute(evidence)
     judgement = evaluate(
         policy.policy,
@@ -193,7 +195,17 @@ def evidence_of(work: Work) -> Evidence:
         crashes=outcome.crashes,
         preflight_faults=work.preflight_faults,
         executions=outcome.executions,
+        baseline=work.baseline_evidence,
+        baseline_reason=work.baseline_reason,
+        canaries=_canaries(work),
+        canaries_reason=None if work.canaries is None else work.canaries.reason,
+        decide=work.policy.policy.decide,
     )
+
+
+def _canaries(work: Work) -> tuple[CanaryEvidence, ...]:
+    tried = () if work.canaries is None else work.canaries.canaries
+    return tuple(CanaryEvidence(name=one.name, found=one.found, executions=one.executions) for one in tried if one.found is not None)
 
 
 def unjudged(work: Work, verdict: Verdict, reasons: tuple[str, ...], *, trusted: bool = True) -> Result:
@@ -271,6 +283,8 @@ def record(work: Work, verdict: Verdict, reasons: tuple[str, ...]) -> Result:
         probes=work.probes,
         paths=work.paths,
         against_baseline=work.against_baseline,
+        canaries=work.canaries,
+        early=work.early,
         universal_marks=work.marks,
         isolation={"process": "own process group", "environment": "allow-list", "network": "not restricted", "files": "not restricted"},
         environment=work.environment,

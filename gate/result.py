@@ -23,6 +23,8 @@ __all__ = [
     "Attribution",
     "BaselineSummary",
     "CampaignSummary",
+    "CanaryResult",
+    "CanarySummary",
     "ClassCoverage",
     "ControlComparison",
     "CorpusReuse",
@@ -32,6 +34,7 @@ __all__ = [
     "Defect",
     "Discovery",
     "EarlierCause",
+    "EarlyDecision",
     "FamilyMargin",
     "FeatureMap",
     "FlakyFinding",
@@ -42,8 +45,10 @@ __all__ = [
     "Metric",
     "Minimal",
     "ModelInfo",
+    "Multiplicity",
     "NeuronEffect",
     "OperatorWeights",
+    "Paired",
     "PathTally",
     "PathsSummary",
     "PolicyInfo",
@@ -348,6 +353,26 @@ class Metric(_Frozen):
     reason: str | None = None
     extra: dict[str, float] = Field(default_factory=dict)  # e.g. chance level beside long_tail_hit_rate
     slices: dict[str, dict[str, Metric]] = Field(default_factory=dict)  # by (class, family, long_tail_kind) -> slice -> metric
+    paired: Paired | None = None  # None: there is no baseline, or it can't be compared by this metric
+    paired_reason: str | None = None  # why there is none, where a baseline was given
+
+
+class Paired(_Frozen):
+    """A metric of the candidate beside the baseline's, on the same inputs, one seed input (or sample) being one observation."""
+
+    candidate: float  # over the inputs that both have
+    baseline: float
+    rise: float  # candidate less baseline, in the metric's unit
+    lower: float | None = None  # of the rise; paired interval
+    upper: float | None = None
+    relative: float | None = None  # rise as a share of the baseline's value; None where that is 0
+    relative_lower: float | None = None
+    relative_upper: float | None = None
+    confidence: float | None = None
+    n: int  # seed inputs (or samples) that were paired
+    new: float | None = None  # the metric with those failures left out which the baseline has too, over the same inputs
+    new_lower: float | None = None
+    new_upper: float | None = None
 
 
 class RuleResult(_Frozen):
@@ -369,6 +394,13 @@ class RuleResult(_Frozen):
     explanation: str  # one sentence for a person: value, limit, distance
     next_step: str = ""  # what to do about it
     meaning: str = ""  # what the metric means, one sentence
+    distance: float | None = None  # from the limit, in the metric's unit; above 0 is on the good side
+    paired: Paired | None = None  # where the rule compares with the baseline, or excuses what that has too
+    compare: str | None = None  # the comparison in words, e.g. "may rise by 2 points over the baseline"
+    known: bool = False  # a breach that the baseline has too, and that therefore only warns
+    adjusted: float | None = None  # confidence at which a breach was decided, once several rules and slices are allowed for
+    evidence: tuple[str, ...] = ()  # defects that show it, the most telling first, at most five
+    evidence_count: int = 0  # how many there are
 
 
 class Minimal(_Frozen):
@@ -570,6 +602,48 @@ class BaselineSummary(_Frozen):
     sure_of_nothing: int | None = None  # probes that show nothing and that it is sure of; None: not asked
 
 
+class CanaryResult(_Frozen):
+    """One fault planted on purpose, and whether the search found it."""
+
+    name: str
+    title: str  # what the fault does, in words
+    found: bool | None  # None: it was not searched for
+    executions: int = 0  # that the search had
+    found_after: int | None = None  # executions until it was found
+    reason: str | None = None  # why it was not searched for, or could not be planted
+
+
+class CanarySummary(_Frozen):
+    """Faults planted in the candidate at run time: what the search's silence is worth."""
+
+    reason: str | None = None  # why none was planted, or not all
+    executions_each: int = 0
+    executions: int = 0
+    model_calls: int = 0
+    canaries: tuple[CanaryResult, ...] = ()
+
+
+class EarlyDecision(_Frozen):
+    """Whether the campaign could end because everything was settled."""
+
+    stopped: bool
+    reason: str  # in words: what was settled, or what was still open
+    looks: int = 0  # how often it was asked
+    executions: int = 0  # at the last look
+    of: int | None = None  # executions of the budget; None where it is in time only
+    seconds: float | None = None  # at the last look
+    of_seconds: float | None = None
+    open_rules: tuple[str, ...] = ()  # not settled at the last look
+
+
+class Multiplicity(_Frozen):
+    """How several rules and slices are allowed for, so that many looks do not make a breach out of chance."""
+
+    method: Literal["holm"] = "holm"
+    tests: int  # rules and slices decided on an interval
+    error: float  # chance, at most, that any of them breaches by chance alone
+
+
 class PathTally(_Frozen):
     """What came of one way of running the model on inputs that it reads rightly."""
 
@@ -656,6 +730,9 @@ class Result(_Frozen):
     probes: ProbesSummary | None = None
     paths: PathsSummary | None = None
     against_baseline: BaselineSummary | None = None
+    canaries: CanarySummary | None = None
+    early: EarlyDecision | None = None  # None: the policy decides at the end
+    multiplicity: Multiplicity | None = None  # None: no rule is decided on an interval
     universal_marks: MarksSummary | None = None
     isolation: dict[str, Any] = Field(default_factory=dict)
     environment: dict[str, Any] = Field(default_factory=dict)

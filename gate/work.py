@@ -16,12 +16,14 @@ from gate.campaign.run_folder import RunFolder
 from gate.campaign.validator import Validator
 from gate.config import Settings
 from gate.corpus.corpus_file import CorpusFile, CorpusWriter
-from gate.metrics.evidence import CleanEvidence, LongTailEvidence, RegressionEvidence
+from gate.metrics.evidence import BaselineEvidence, CleanEvidence, LongTailEvidence, RegressionEvidence
 from gate.policy.load import LoadedPolicy
 from gate.registry.resolve import ModelReference
 from gate.result import (
     BaselineSummary,
+    CanarySummary,
     DataSetInfo,
+    EarlyDecision,
     FeatureMap,
     LayerSummary,
     MarksSummary,
@@ -88,6 +90,10 @@ class Work:
     probes_disagreeing: int = 0
     paths: PathsSummary | None = None
     against_baseline: BaselineSummary | None = None
+    baseline_evidence: BaselineEvidence | None = None
+    baseline_reason: str | None = None  # why there is none
+    canaries: CanarySummary | None = None
+    early: EarlyDecision | None = None
     marks: MarksSummary | None = None
     allowance: Allowance | None = None  # of explaining what was found
     triage: TriageSummary | None = None

@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from gate.triage.verdicts import Word
 
 __all__ = [
+    "BaselineEvidence",
+    "BaselineSeed",
+    "CanaryEvidence",
     "CleanEvidence",
     "CoverageEvidence",
     "Evidence",
@@ -40,6 +43,7 @@ class JudgedSeed(_Frozen):
     failed: tuple[bool, ...]  # prediction changed, or output not finite
     predicted: tuple[int, ...]  # -1 where the output was not finite
     confidence: tuple[float, ...] = ()  # probability of the class predicted, 0 where there is none; empty where it was not recorded
+    failures: tuple[int, ...] = ()  # of the answers that each mutant was asked for, how many fail; empty where it was asked once
 
 
 class SearchDefect(_Frozen):
@@ -102,6 +106,33 @@ class MarkEvidence(_Frozen):
     inputs: int
 
 
+class BaselineSeed(_Frozen):
+    """What the baseline made of one judged seed input's mutants, slot by slot, where it reads the seed input itself rightly."""
+
+    failed: tuple[bool, ...]
+    predicted: tuple[int, ...]  # -1 where the output was not finite
+    confidence: tuple[float, ...]  # probability of the class predicted, 0 where there is none
+
+
+class BaselineEvidence(_Frozen):
+    """The baseline on the same inputs as the candidate."""
+
+    correct: tuple[bool, ...] = ()  # of the clean set, in its order; empty where it was not run
+    long_tail: tuple[int, ...] = ()  # predicted classes of the long-tail set, -1 where not finite; empty where it was not run
+    judged: dict[str, BaselineSeed] = Field(default_factory=dict)  # by seed_id: only what both models read rightly
+    known_crashes: int = 0  # of the candidate's crash defects, those which the baseline has too
+    known_nonfinite: int = 0
+    reason: str | None = None  # why something of it is missing
+
+
+class CanaryEvidence(_Frozen):
+    """One fault planted on purpose."""
+
+    name: str
+    found: bool
+    executions: int  # that the search had
+
+
 class Evidence(_Frozen):
     """What the metrics need; None and empty mean: not part of this run."""
 
@@ -136,4 +167,9 @@ class Evidence(_Frozen):
     preflight_faults: int | None = None
     crashes: int = 0  # valid mutants and probes on which the model raised an exception
     executions: int = 0
+    baseline: BaselineEvidence | None = None
+    baseline_reason: str | None = None  # why there is none
+    canaries: tuple[CanaryEvidence, ...] = ()
+    canaries_reason: str | None = None  # why there is none
+    decide: Literal["end", "early"] = "end"  # early: intervals of the judging arm hold at every moment, and not only at the end
     stopped_early: str | None = None  # why there is too little, e.g. the budget ended while the model loaded

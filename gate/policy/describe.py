@@ -85,8 +85,7 @@ def _rule(rule: Rule) -> Iterator[str]:
         short = "slices with fewer are left out" if rule.slice else "with fewer the verdict is inconclusive"
         yield f"Needs at least {rule.min_samples:,} samples; {short}."
     if rule.compare is not None:
-        rise = f"{rule.compare.max_rise * 100:g} %" if rule.compare.relative else f"{rule.compare.max_rise:g}"
-        yield f"It may rise by {rise} over the baseline; this version measures no baseline, so that part counts as missing."
+        yield f"It {wording.comparison(rule.compare, spec)}, measured on the same inputs."
     yield f"Where it can't be computed, {_MISSING[rule.on_missing]}."
 
 

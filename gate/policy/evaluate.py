@@ -90,7 +90,6 @@ def _result(rule: Rule, run: _Run) -> RuleResult:
     shown = found.metric if found.metric is not None else metric
     finite = shown is not None and _finite(shown)
     limit = rule.fail or rule.warn
-    assert limit is not None  # the schema refuses a rule with neither
     return RuleResult(
         id=rule.id,
         metric=rule.metric,
@@ -101,7 +100,7 @@ def _result(rule: Rule, run: _Run) -> RuleResult:
         upper=shown.upper if shown is not None and finite else None,
         confidence=shown.confidence if shown is not None and finite else None,
         unit=spec.unit,
-        threshold=limit.text,
+        threshold="" if limit is None else limit.text,
         warn=rule.warn.text if rule.warn is not None else None,
         slice=found.slice_name,
         waiver="; ".join(f"{w.owner}, until {w.expires}: {w.reason}" for w in found.waivers) or None,

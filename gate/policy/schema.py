@@ -37,10 +37,11 @@ class Arms(_Part):
     noise: Share = 0.02
     probes: Share = 0.02  # at most: there is a fixed list of them, and they come first
     marks: Share = 0.05  # at most: of the executions, model work counted in forward-equivalents
+    canaries: Share = 0.0  # shared out equally among the faults planted on purpose; 0 plants none
 
     @model_validator(mode="after")
     def _leave_some_for_the_search(self) -> Arms:
-        total = self.judging + self.random + self.noise + self.probes + self.marks
+        total = self.judging + self.random + self.noise + self.probes + self.marks + self.canaries
         if not total < 1:
             raise ValueError(f"the arms take {total:g} of the executions; they must leave some for the search, so less than 1 together")
         return self
@@ -48,7 +49,7 @@ class Arms(_Part):
     @property
     def search(self) -> float:
         """The search arm's share."""
-        return 1 - self.judging - self.random - self.noise - self.probes - self.marks
+        return 1 - self.judging - self.random - self.noise - self.probes - self.marks - self.canaries
 
 
 class Coverage(_Part):
@@ -72,6 +73,8 @@ class Judging(_Part):
     """Effort per seed input of the judging arm; rates depend on it."""
 
     mutants_per_seed: int = Field(default=8, ge=1, le=1_000)
+    repeat: int = Field(default=1, ge=1, le=99)  # how often each mutant is answered, where the set-up is noisy; each time is an execution
+    aggregate: Literal["any", "majority", "all"] = "majority"  # of these answers, how many must fail for the mutant to count as failing
 
 
 class Slice(_Part):
@@ -82,11 +85,18 @@ class Slice(_Part):
 
 
 class Compare(_Part):
-    """How much more than the baseline the candidate may have."""
+    """How much more, or less, than the baseline the candidate may have, on the same inputs."""
 
     to: Literal["baseline"] = "baseline"
-    max_rise: float = Field(ge=0)  # in the metric's unit; a share of the baseline's value where relative
+    max_rise: float | None = Field(default=None, ge=0)  # in the metric's unit; a share of the baseline's value where relative
+    max_drop: float | None = Field(default=None, ge=0)
     relative: bool = False
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Compare:
+        if (self.max_rise is None) == (self.max_drop is None):
+            raise ValueError("give either max_rise or max_drop")
+        return self
 
 
 class Rule(_Part):
@@ -103,6 +113,7 @@ class Rule(_Part):
     min_samples: int | None = Field(default=None, ge=1)
     slice: Slice | None = None
     compare: Compare | None = None
+    known: Literal["excuse", "count"] = "excuse"  # failures which the baseline has too, on the same inputs
 
     @model_validator(mode="before")
     @classmethod
@@ -133,8 +144,8 @@ class Rule(_Part):
     @model_validator(mode="after")
     def _makes_sense(self) -> Rule:
         spec = CATALOGUE[self.metric]
-        if self.fail is None and self.warn is None:
-            raise ValueError(f"rule {self.id!r} has neither fail nor warn, so it could never say anything")
+        if self.fail is None and self.warn is None and self.compare is None:
+            raise ValueError(f"rule {self.id!r} has none of fail, warn and compare, so it could never say anything")
         if self.fail is not None and self.warn is not None and self.warn.out_of_reach_behind(self.fail):
             raise ValueError(f"rule {self.id!r} fails ({self.fail.text}) wherever it would warn ({self.warn.text})")
         if spec.never_quality and self.kind == "quality":
@@ -188,6 +199,8 @@ class Policy(_Part):
     arms: Arms = Arms()
     judging: Judging = Judging()
     oracles: Switches = Switches()
+    decide: Literal["end", "early"] = "end"  # early: by anytime-valid intervals, so that a campaign may stop once all is settled
+    abort_on: tuple[Literal["crashes", "nonfinite_outputs"], ...] = ()  # the first confirmed defect of this kind ends the campaign
     budget: BudgetSettings | None = None  # what a run gets that is given no budget; None: the gate's own default
     rules: tuple[Rule, ...]
     waivers: tuple[Waiver, ...] = ()

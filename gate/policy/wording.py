@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from gate.metrics.catalogue import COUNT, SHARE_PER_EXECUTION, MetricSpec
 from gate.policy.threshold import Threshold
 from gate.result import Metric
 
-__all__ = ["breach", "distance", "limit", "name_of", "number", "value_of"]
+if TYPE_CHECKING:
+    from gate.policy.schema import Compare
+
+__all__ = ["breach", "comparison", "distance", "limit", "name_of", "number", "value_of"]
 
 _LONGEST = 60
 _WORDS = {">": "more than", ">=": "at least", "<": "less than", "<=": "at most"}
@@ -38,6 +42,18 @@ def limit(threshold: Threshold, spec: MetricSpec) -> str:
 def breach(threshold: Threshold, spec: MetricSpec) -> str:
     """The breach in words: ``more than 20 %``."""
     return f"{_WORDS[threshold.comparison]} {limit(threshold, spec)}"
+
+
+def comparison(compare: Compare, spec: MetricSpec) -> str:
+    """What a comparison allows, in words: ``may rise by 2 points over the baseline``."""
+    amount = compare.max_rise if compare.max_rise is not None else compare.max_drop
+    assert amount is not None  # the schema asks for one of them
+    way = ("rise", "over") if compare.max_rise is not None else ("drop", "under")
+    if compare.relative:
+        much = f"{amount * 100:.12g} % of the baseline's value"
+    else:
+        much = f"{_scaled(amount, spec):.12g}{' points' if spec.is_share else ''}"
+    return f"may {way[0]} by {much} {way[1]} the baseline" if not compare.relative else f"may {way[0]} by {much}"
 
 
 def distance(value: float, threshold: Threshold, spec: MetricSpec) -> str:

@@ -159,7 +159,7 @@ BAD = [
     ("no id", HEAD + "rules:\n  - {metric: defect_rate, fail: 0.2}\n", 4, "no id"),
     ("bad id", HEAD + "rules:\n  - {id: 'a b', metric: defect_rate, fail: 0.2}\n", 4, "is no id"),
     ("duplicate ids", HEAD + "rules:\n" + RULE + RULE, 5, "stands twice"),
-    ("neither fail nor warn", HEAD + "rules:\n  - {id: a, metric: defect_rate}\n", 4, "neither fail nor warn"),
+    ("neither fail, warn nor compare", HEAD + "rules:\n  - {id: a, metric: defect_rate}\n", 4, "none of fail, warn and compare"),
     ("warn behind fail", HEAD + "rules:\n  - {id: a, metric: defect_rate, fail: '> 0.1', warn: '> 0.2'}\n", 4, "wherever it would warn"),
     ("arms over one", HEAD + "arms: {judging: 0.8, random: 0.1, noise: 0.1}\nrules:\n" + RULE, 3, "less than 1"),
     ("negative arm", HEAD + "arms: {judging: -0.1}\nrules:\n" + RULE, 3, "arms.judging"),

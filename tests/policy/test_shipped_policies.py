@@ -223,7 +223,7 @@ def test_a_description_is_exact_about_limits_and_waivers(tmp_path: Path) -> None
     assert "If defect_rate in the worst class is more than 10 %, the report warns." in text
     assert "r (only slice truck): Glare. Owner @a, EXPIRED on 2026-01-01." in text
     assert "r: Fog. Owner @b, in force until 2027-01-01." in text
-    assert "measures no baseline" in text
+    assert "over the baseline" in text
 
 
 @pytest.mark.parametrize("name", ["baseline", "strict"])
