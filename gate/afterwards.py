@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import tempfile
@@ -78,8 +79,8 @@ class Replayed:
     lines: tuple[str, ...]  # for a person
 
 
-def evaluate_again(folder: Path, policy_name: str, *, advisory: bool | None = None) -> Result:
-    """Judges a finished run under another policy without fuzzing; writes nothing.
+def evaluate_again(folder: Path, policy_name: str, *, advisory: bool | None = None, today: datetime.date | None = None) -> Result:
+    """Judges a finished run under another policy without fuzzing; writes nothing. ``today`` decides about waivers; the UTC date where None.
 
     Raises:
         OutputError: the folder holds no finished run, or its evidence is damaged.
@@ -98,7 +99,7 @@ def evaluate_again(folder: Path, policy_name: str, *, advisory: bool | None = No
     except ValidationError as error:
         raise OutputError("The run's evidence is damaged.", where=str(path), hint="Run the gate again.") from error
     check_positive(policy, result.classes)
-    again = judged(result, evidence, policy, advisory=result.advisory if advisory is None else advisory)
+    again = judged(result, evidence, policy, advisory=result.advisory if advisory is None else advisory, today=today)
     if result.policy is None or result.policy.digest == policy.info.digest:
         return again
     said = f"Judged again under policy {policy.info.name}; the campaign was run under policy {result.policy.name}."

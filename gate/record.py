@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from gate.campaign.choice_summary import boundary_of, objectives_of, strategies_used, weights_over_time
@@ -50,10 +50,11 @@ _STALLED_STEP = (
 _SAID = 200  # characters of a reason that every missing metric repeats
 
 
-def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory: bool) -> Result:
+def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory: bool, today: date | None = None) -> Result:
     """The record with metrics, rules, reasons and verdict filled in from the evidence.
 
     A campaign that was interrupted is inconclusive whatever its rules say so far, for it did not have the budget that was promised.
+    Waivers are in force or not on ``today``, the UTC date where None.
     """
     if policy.policy.criterion is not None:
         evidence = evidence.model_copy(update={"criterion": policy.policy.criterion})
@@ -64,7 +65,7 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
     judgement = evaluate(
         policy.policy,
         metrics,
-        today=datetime.now(UTC).date(),
+        today=today or datetime.now(UTC).date(),
         candidate=blank.candidate,
         root_causes=blank.root_causes,
         advisory=advisory,
