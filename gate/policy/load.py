@@ -41,6 +41,14 @@ class LoadedPolicy:
     policy: Policy
     info: PolicyInfo
     rule_lines: Mapping[str, str]  # rule id -> "file:line" where it was last set
+    places: Mapping[tuple[str | int, ...], str] = field(default_factory=dict)  # ("rules", id, key), ("waivers", number), … -> "file:line"
+
+    def place(self, *path: str | int) -> str:
+        """``file:line`` of the deepest part of a path that a file sets; the policy's source where none does."""
+        parts = path
+        while parts and parts not in self.places:
+            parts = parts[:-1]
+        return self.places.get(parts, self.info.source)
 
 
 def shipped_policies() -> tuple[str, ...]:
@@ -259,7 +267,7 @@ def _checked(merged: _Merged, document: Document, source: str) -> LoadedPolicy:
     _check_waivers(policy, merged)
     info = PolicyInfo(name=policy.name, digest=_digest(policy), source=source, description=policy.description, criterion=policy.criterion)
     lines = {name: merged.place(("rules", name)) or document.where() for name in names}
-    return LoadedPolicy(policy, info, types.MappingProxyType(lines))
+    return LoadedPolicy(policy, info, types.MappingProxyType(lines), types.MappingProxyType(dict(merged.places)))
 
 
 def _with_limits(rule: dict[str, Any], merged: _Merged) -> dict[str, Any]:
