@@ -14,6 +14,7 @@ from gate.config import kind_of
 from gate.metrics import compute
 from gate.metrics.catalogue import CATALOGUE
 from gate.metrics.evidence import CanaryEvidence, CoverageEvidence, Evidence, JudgedSeed, MarkEvidence, SearchDefect
+from gate.metrics.on_demand import MetricsOnDemand
 from gate.policy.evaluate import evaluate
 from gate.policy.load import LoadedPolicy
 from gate.policy.positive import positive_positions
@@ -69,7 +70,7 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
         candidate=blank.candidate,
         root_causes=blank.root_causes,
         advisory=advisory,
-        metrics_at=lambda confidence: compute(evidence, confidence=confidence),
+        metrics_at=lambda confidence: MetricsOnDemand(evidence, confidence),
     )
     verdict, reasons = judgement.verdict, judgement.reasons
     if blank.partial:

@@ -27,7 +27,7 @@ from gate.metrics.regression import regression_rate
 from gate.metrics.search import defect_density, defects_per_1k_executions
 from gate.result import Metric
 
-__all__ = ["compute"]
+__all__ = ["compute", "measure"]
 
 _MEASURES: dict[str, Callable[[Evidence, float], Metric]] = {
     "defect_density": defect_density,
@@ -74,6 +74,9 @@ def compute(evidence: Evidence, *, confidence: float = 0.95) -> dict[str, Metric
     """
     if not 0 < confidence < 1:
         raise ValueError(f"a confidence lies strictly between 0 and 1, not at {confidence!r}")
-    return {
-        name: missing(name, _NOT_MEASURED[name]) if name in _NOT_MEASURED else _MEASURES[name](evidence, confidence) for name in CATALOGUE
-    }
+    return {name: measure(name, evidence, confidence) for name in CATALOGUE}
+
+
+def measure(name: str, evidence: Evidence, confidence: float) -> Metric:
+    """One metric of the catalogue; see ``compute``, which gives them all."""
+    return missing(name, _NOT_MEASURED[name]) if name in _NOT_MEASURED else _MEASURES[name](evidence, confidence)
