@@ -516,7 +516,10 @@ def _campaign(
     settings, policy, seeds = work.settings, work.policy.policy, work.seeds
     half = settings.data.judge_half
     # Before the others, for it refuses pictures that no natural operator is left for.
-    work.judging = JudgingArm(domain, seeds.x, seeds.ids, policy.judging.mutants_per_seed, settings.seed, half=half)
+    asked = policy.judging
+    work.judging = JudgingArm(
+        domain, seeds.x, seeds.ids, asked.mutants_per_seed, settings.seed, half=half, repeat=asked.repeat, aggregate=asked.aggregate
+    )
     head = CorpusHead(seeds.x.shape[1:], str(seeds.x.dtype), domain.value_range, work.data["seeds"].digest)
     work.corpus = CorpusWriter(work.folder.campaign / CORPUS, head)
     corpus = Corpus(seeds.x, file=work.corpus, seed_ids=seeds.ids, memory=settings.corpus_memory << 20)

@@ -12,6 +12,7 @@ from gate.campaign.gain_curve import compare, is_false_coverage
 from gate.campaign.loop import CampaignOutcome, ClassCount
 from gate.config import kind_of
 from gate.metrics import compute
+from gate.metrics.aggregated import aggregated
 from gate.metrics.catalogue import CATALOGUE
 from gate.metrics.evidence import CanaryEvidence, CoverageEvidence, Evidence, JudgedSeed, MarkEvidence, SearchDefect
 from gate.metrics.on_demand import MetricsOnDemand
@@ -48,6 +49,7 @@ _STALLED_STEP = (
     "The campaign ended before its budget, as coverage no longer grew; a larger budget alone changes nothing. Give more seed inputs, or "
     "wait longer for something new (coverage.stall); where coverage.on_stall is end, freeze has the search go for defects."
 )
+_OF_ANSWERS = ("failures", "failing_predicted", "failing_confidence")
 _SAID = 200  # characters of a reason that every missing metric repeats
 
 
@@ -106,16 +108,21 @@ def _as_asked(evidence: Evidence, policy: LoadedPolicy) -> Evidence:
 
     Slots are drawn one by one and do not depend on their number, so the first few are just what a run with fewer would have made.
     """
-    wanted, made = policy.policy.judging.mutants_per_seed, evidence.judging_mutants_per_seed
+    asked = policy.policy.judging
+    wanted, made = asked.mutants_per_seed, evidence.judging_mutants_per_seed
     if evidence.domain_digest != policy.policy.domain.digest():
         reason = "the run's mutants were made under another domain than this policy's; run the gate under this policy"
         evidence = evidence.model_copy(update={"marks": (), "marks_reason": reason.replace("mutants were", "marks were")})
     elif made < wanted:
         reason = f"the run made {made} mutants of each seed input and this policy asks for {wanted}; run the gate under this policy"
+    elif evidence.judging_repeat != asked.repeat:
+        again = f"asked for {evidence.judging_repeat} answers to each mutant and this policy asks for {asked.repeat}"
+        reason = f"the run {again}; run the gate under this policy"
     elif made == wanted:
-        return evidence
+        return aggregated(evidence, asked.aggregate)
     else:
-        columns = ("operators", "families", "severities", "valid", "failed", "predicted", "confidence")
+        evidence = aggregated(evidence, asked.aggregate)
+        columns = ("operators", "families", "severities", "valid", "failed", "predicted", "confidence", *_OF_ANSWERS)
         judged = tuple(row.model_copy(update={name: getattr(row, name)[:wanted] for name in columns}) for row in evidence.judged)
         return evidence.model_copy(update={"judged": judged, "judging_mutants_per_seed": wanted})
     return evidence.model_copy(update={"judged": (), "judged_reason": reason})
@@ -141,6 +148,9 @@ def evidence_of(work: Work) -> Evidence:
             failed=row.failed,
             predicted=row.predicted,
             confidence=row.confidence,
+            failures=row.failures,
+            failing_predicted=row.failing_predicted,
+            failing_confidence=row.failing_confidence,
         )
         for row in work.judging.rows
     )
@@ -151,6 +161,8 @@ def evidence_of(work: Work) -> Evidence:
         long_tail=work.long_tail,
         judged=judged,
         judging_mutants_per_seed=work.judging.mutants_per_seed,
+        judging_repeat=work.judging.repeat,
+        judging_aggregate=work.judging.aggregate,
         domain_digest=work.policy.policy.domain.digest(),
         search_executions=search.executions,
         search_device_seconds=search.seconds,

@@ -1,18 +1,20 @@
 """The judging arm: recipes drawn blindly, so that its failures are a sample and not a hunt.
 
 For each seed input, in an order that only the campaign seed decides, an equal number of single natural operators. Operator, severity and
-parameters depend on (campaign seed, seed input, slot) alone, so that any model gets the same mutants of the same seed input.
+parameters depend on (campaign seed, seed input, slot) alone, so that any model gets the same mutants of the same seed input. Where a policy
+asks for it, each mutant is answered several times; see ``gate.campaign.repeated``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from gate.campaign.batch import Batch, Outcome
+from gate.campaign.repeated import Aggregate, Answers
 from gate.corpus.export import half_of
 from gate.domains.chains import Chains, Steps
 from gate.domains.domain import InputDomain, Step
@@ -47,6 +49,10 @@ class JudgedSeedRows:
     failed: tuple[bool, ...]
     predicted: tuple[int, ...]
     confidence: tuple[float, ...]  # probability of the class predicted; 0 where the output was not finite
+    # Where each mutant is asked more than once, else empty:
+    failures: tuple[int, ...] = ()  # failing answers
+    failing_predicted: tuple[int, ...] = ()  # of the first failing answer; of the first where none fails
+    failing_confidence: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +66,9 @@ class _Taken:
     failed: np.ndarray  # bool
     predicted: np.ndarray  # int64
     confidence: np.ndarray  # float64
+    failures: np.ndarray  # int64
+    failing_predicted: np.ndarray  # int64
+    failing_confidence: np.ndarray  # float64
 
 
 class JudgingArm:
@@ -72,6 +81,8 @@ class JudgingArm:
         mutants_per_seed: slots of each seed input.
         campaign_seed: decides order and recipes.
         half: judge seed inputs of this half only (see gate.corpus.export.half_of), for a model trained with the other's defects.
+        repeat: how often each mutant is answered; each time is an execution.
+        aggregate: of these answers, how many must fail for the mutant to count as failing.
 
     Raises:
         PolicyError: no natural operator is switched on that these pictures can take.
@@ -86,7 +97,11 @@ class JudgingArm:
         campaign_seed: int,
         *,
         half: Literal["all", "a", "b"] = "all",
+        repeat: int = 1,
+        aggregate: Aggregate = "majority",
     ) -> None:
+        self._repeat = repeat
+        self._aggregate: Aggregate = aggregate
         self._domain = domain
         self._seeds = seeds
         self._seed_ids = seed_ids
@@ -119,6 +134,7 @@ class JudgingArm:
                 failed=tuple(taken.failed[row].tolist()),
                 predicted=tuple(taken.predicted[row].tolist()),
                 confidence=tuple(taken.confidence[row].tolist()),
+                **(_answers(taken, row) if self._repeat > 1 else {}),
             )
             for taken in self._taken
             for row in range(len(taken.seeds))
@@ -132,12 +148,37 @@ class JudgingArm:
 
     @property
     def mutants_per_seed(self) -> int:
-        """Executions that one seed input takes."""
+        """Mutants of one seed input."""
         return self._slots
+
+    @property
+    def repeat(self) -> int:
+        """Answers to each mutant."""
+        return self._repeat
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """Of these, how many must fail for the mutant to count as failing."""
+        return self._aggregate
+
+    @property
+    def executions_per_seed(self) -> int:
+        """Executions that one seed input takes."""
+        return self._slots * self._repeat
+
+    @property
+    def judged(self) -> int:
+        """How many seed inputs have been judged."""
+        return sum(len(taken.seeds) for taken in self._taken)
+
+    @property
+    def order(self) -> np.ndarray:
+        """int64: the seed inputs in the order in which they have their turns."""
+        return self._order
 
     def propose(self, step: int, at_most: int) -> Batch | None:
         """Whole seed inputs in up to ``at_most`` executions; None where not even one fits or none is left."""
-        count = min(at_most // self._slots, len(self._order) - self._next)
+        count = min(at_most // self.executions_per_seed, len(self._order) - self._next)
         if count <= 0:
             return None
         chosen = self._order[self._next : self._next + count]
@@ -148,23 +189,44 @@ class JudgingArm:
         mutants = self._domain.apply(origins, steps)
         chains = Chains.none(len(seeds)).then(np.arange(len(seeds)), steps, steps.severities)
         faults = self._domain.check(mutants, origins, chains)
+        if self._repeat > 1:
+            steps = blind_steps(self._domain, np.tile(self._keys[chosen], self._repeat), self._slots)
+            chains = Chains.none(len(steps)).then(np.arange(len(steps)), steps, steps.severities)
+            mutants = np.tile(mutants, (self._repeat, *(1,) * (mutants.ndim - 1)))
+            seeds, faults = np.tile(seeds, self._repeat), np.tile(faults, self._repeat)
         return Batch("judging", step, mutants, seeds.astype(np.int64), chains, faults < 0, 0, steps.operators, faults=faults)
+
+    def once(self, batch: Batch, outcome: Outcome) -> tuple[Batch, Outcome]:
+        """A step as if each mutant had been asked once: what findings are made of."""
+        return (batch, outcome) if self._repeat == 1 else Answers.of(outcome, self._repeat, self._aggregate).once(batch, outcome)
 
     def take(self, batch: Batch, outcome: Outcome) -> None:
         """Notes what became of a proposed batch."""
         assert batch.operators is not None
         assert isinstance(batch.recipes, Chains)
-        shape = (-1, self._slots)
+        answers = Answers.of(outcome, self._repeat, self._aggregate)
+        count, shape = len(answers.failed), (-1, self._slots)
         finite = outcome.predicted >= 0
-        confidence = outcome.probabilities[np.arange(len(finite)), np.where(finite, outcome.predicted, 0)]
+        of_class = outcome.probabilities[np.arange(len(finite)), np.where(finite, outcome.predicted, 0)]
+        confidence = np.where(finite, of_class, 0.0)
+        valid = batch.valid[:count]
         self._taken.append(
             _Taken(
-                batch.seeds[:: self._slots],
-                batch.operators.reshape(shape),
-                batch.recipes.severities.reshape(shape),
-                batch.valid.reshape(shape),
-                (outcome.fails & batch.valid).reshape(shape),
-                outcome.predicted.reshape(shape),
-                np.where(finite, confidence, 0.0).reshape(shape),
+                batch.seeds[: count : self._slots],
+                batch.operators[:count].reshape(shape),
+                batch.recipes.severities[:count].reshape(shape),
+                valid.reshape(shape),
+                (answers.failed & valid).reshape(shape),
+                outcome.predicted[answers.told].reshape(shape),
+                confidence[answers.told].reshape(shape),
+                (answers.failures * valid).reshape(shape),
+                outcome.predicted[answers.failing].reshape(shape),
+                confidence[answers.failing].reshape(shape),
             )
         )
+
+
+def _answers(taken: _Taken, row: int) -> dict[str, Any]:
+    """What is kept of several answers."""
+    columns = ("failures", "failing_predicted", "failing_confidence")
+    return {name: tuple(getattr(taken, name)[row].tolist()) for name in columns}

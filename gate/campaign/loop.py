@@ -376,7 +376,7 @@ class Campaign:
     def _judging_room(self, left: int) -> int:
         """Executions the judging arm may take now: whole seed inputs within its share of an executions budget."""
         limit = self._budget.settings.executions
-        room = max(left, self._judging.mutants_per_seed)
+        room = max(left, self._judging.executions_per_seed)
         if limit is None:
             return room
         # 0.57 * 100 is a little less than 57 in floating point, and means 57.
@@ -405,7 +405,7 @@ class Campaign:
         if batch.arm in self.outcome.gains:
             count.coverage = dict(said["valid"])
             self.outcome.gains[batch.arm].note(count.coverage, added)
-        found = self._findings(batch, outcome)
+        found = self._findings(*(self._judging.once(batch, outcome) if batch.arm == "judging" else (batch, outcome)))
         if batch.arm == "search":
             self._after_search(batch, outcome, found, said)
             self._note_wasted(objective)

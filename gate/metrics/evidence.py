@@ -43,7 +43,10 @@ class JudgedSeed(_Frozen):
     failed: tuple[bool, ...]  # prediction changed, or output not finite
     predicted: tuple[int, ...]  # -1 where the output was not finite
     confidence: tuple[float, ...] = ()  # probability of the class predicted, 0 where there is none; empty where it was not recorded
-    failures: tuple[int, ...] = ()  # of the answers that each mutant was asked for, how many fail; empty where it was asked once
+    # Where each mutant was asked more than once, else empty:
+    failures: tuple[int, ...] = ()  # of its answers, how many fail
+    failing_predicted: tuple[int, ...] = ()  # of the first failing answer; of the first where none fails
+    failing_confidence: tuple[float, ...] = ()
 
 
 class SearchDefect(_Frozen):
@@ -107,7 +110,10 @@ class MarkEvidence(_Frozen):
 
 
 class BaselineSeed(_Frozen):
-    """What the baseline made of one judged seed input's mutants, slot by slot, where it reads the seed input itself rightly."""
+    """What the baseline made of one judged seed input's mutants, slot by slot, where it reads the seed input itself rightly.
+
+    Of a mutant that is not valid nobody asked: it stands there as one that does not fail, predicted as -1.
+    """
 
     failed: tuple[bool, ...]
     predicted: tuple[int, ...]  # -1 where the output was not finite
@@ -120,7 +126,10 @@ class BaselineEvidence(_Frozen):
     correct: tuple[bool, ...] = ()  # of the clean set, in its order; empty where it was not run
     long_tail: tuple[int, ...] = ()  # predicted classes of the long-tail set, -1 where not finite; empty where it was not run
     judged: dict[str, BaselineSeed] = Field(default_factory=dict)  # by seed_id: only what both models read rightly
-    known_crashes: int = 0  # of the candidate's crash defects, those which the baseline has too
+    nonfinite: int = 0  # of the clean set, how many samples neither model gives a finite answer to
+    crash_defects: int = 0  # the candidate's defects of that kind ...
+    known_crashes: int = 0  # ... and of these, those which the baseline has too
+    nonfinite_defects: int = 0  # likewise, of outputs that are not finite
     known_nonfinite: int = 0
     reason: str | None = None  # why something of it is missing
 
@@ -142,6 +151,8 @@ class Evidence(_Frozen):
     long_tail: LongTailEvidence | None = None
     judged: tuple[JudgedSeed, ...] = ()
     judging_mutants_per_seed: int = 0
+    judging_repeat: int = 1  # answers to each mutant
+    judging_aggregate: Literal["any", "majority", "all"] = "majority"  # of which so many had to fail; by it ``failed`` was decided
     domain_digest: str = ""  # of the policy's domain, by which the mutants were made
     positive: tuple[int, ...] = ()  # classes that must not be missed; the policy that judges names them
     judged_reason: str | None = None  # why ``judged`` is empty, where that is not plain from the campaign

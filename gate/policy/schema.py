@@ -76,6 +76,12 @@ class Judging(_Part):
     repeat: int = Field(default=1, ge=1, le=99)  # how often each mutant is answered, where the set-up is noisy; each time is an execution
     aggregate: Literal["any", "majority", "all"] = "majority"  # of these answers, how many must fail for the mutant to count as failing
 
+    @model_validator(mode="after")
+    def _fit_a_step(self) -> Judging:
+        if self.mutants_per_seed * self.repeat > 1_000:
+            raise ValueError(f"one seed input takes {self.mutants_per_seed * self.repeat:,} executions; 1,000 is the most")
+        return self
+
 
 class Slice(_Part):
     """The rule is judged in every slice with enough samples, and the worst one decides."""
@@ -211,6 +217,13 @@ class Policy(_Part):
         if value is not None and value.wall is None and value.executions is None and value.device is None:
             raise ValueError("a budget needs at least one of wall, executions and device")
         return value
+
+    @model_validator(mode="after")
+    def _seen_at_all(self) -> Policy:
+        for kind, switch in (("crashes", self.oracles.crash), ("nonfinite_outputs", self.oracles.non_finite)):
+            if kind in self.abort_on and not switch.on:
+                raise ValueError(f"abort_on names {kind}, but the oracle that finds them is switched off, so it would never end anything")
+        return self
 
     @field_validator("positive")
     @classmethod
