@@ -15,22 +15,36 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
+from gate.metrics.catalogue import CATALOGUE
 from gate.policy.threshold import Threshold
 from gate.report import reproduce
 from gate.report.bar import Bar, bar
+from gate.report.beside_baseline import beside_baseline_page
+from gate.report.canaries import canaries_page
 from gate.report.causes import causes_page
 from gate.report.choices import choices_page
 from gate.report.coverage import evidence_flags, false_note
 from gate.report.coverage_tables import coverage_page
+from gate.report.decided import (
+    comparison_in_words,
+    distance_in_words,
+    early_in_words,
+    known_in_words,
+    level_in_words,
+    multiplicity_in_words,
+    saved_by,
+)
 from gate.report.feature_map import map_page
 from gate.report.gallery import PAGE, gallery, left_out_words
 from gate.report.invalid_words import reasons_in_words
 from gate.report.margins import margins_page
 from gate.report.marks import marks_page, probes_page
-from gate.report.numbers import amount, count, duration, interval, is_share, share, split
+from gate.report.numbers import amount, count, difference, difference_interval, duration, interval, share, split
 from gate.report.opening_words import mixed_up, plain_reason, what_it_means
 from gate.report.page import inline, made_visible, page_environment, source_hash
 from gate.report.quarantine import quarantine_page
+from gate.report.rise import Rise, reach, rise
+from gate.report.slices import slices_page
 from gate.report.text import NAME, visible
 from gate.report.ways import ways_page
 from gate.report.words import (
@@ -63,8 +77,6 @@ __all__ = ["render"]
 
 _HEADLINE = ("defect_density", "coverage_gain_per_iteration", "long_tail_hit_rate", "regression_rate")
 _CLEAN = ("clean_accuracy", "long_tail_accuracy")
-_WEAK = ("defect_rate", "long_tail_accuracy", "clean_accuracy")
-_BY = {"class": "Class", "family": "Family of mutations", "half": "Half of the seed inputs", "long_tail_kind": "Kind of long-tail sample"}
 _CHECKS = {
     "eval_mode": "Evaluation mode",
     "deterministic": "Same input, same output",
@@ -76,7 +88,8 @@ _CHECKS = {
     "seeds": "Usable seed inputs",
 }
 _ROLES = {"seeds": "Seeds", "long_tail": "Long-tail set", "profile": "Profile set"}
-_MOST_RULES, _MOST_SLICES, _MOST_OPERATORS, _MOST_ARMS = 200, 12, 60, 20
+_MOST_EVIDENCE = 5
+_MOST_RULES, _MOST_OPERATORS, _MOST_ARMS = 200, 60, 20
 
 
 def render(result: Result, folder: Path) -> str:
@@ -117,7 +130,7 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
     shown = gallery(result, folder)
     rules = worst_first(result.rules)
     flags = evidence_flags(result)
-    weak = _weak(result)
+    weak = slices_page(result)
     operators = _operators(result.campaign)
     anchors = shown.anchors
     page: dict[str, Any] = {
@@ -142,10 +155,14 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "reasons": [plain_reason(reason, result) for reason in result.reasons],
         "next_steps": result.next_steps,
         "cards": _card_groups(result, flags),
-        "rules": [_rule(rule, flags) for rule in rules[:_MOST_RULES]],
+        "rules": [_rule(rule, flags, anchors) for rule in rules[:_MOST_RULES]],
         "rules_left_out": max(0, len(rules) - _MOST_RULES),
         "rules_lead": _rules_lead(rules),
         "no_rules": no_rules(result),
+        "decided": [said for said in (multiplicity_in_words(result), early_in_words(result)) if said],
+        "saved": None if result.early is None else saved_by(result.early),
+        "baseline": beside_baseline_page(result),
+        "canaries": canaries_page(result),
         "weak": weak,
         "coverage": coverage_page(result),
         "marks": marks_page(result, folder),
@@ -186,6 +203,7 @@ def _sections(page: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("map", "Map", page["map"]),
         ("numbers", "Numbers", page["cards"]),
         ("rules", "Rules", True),
+        ("baseline", "Beside the baseline", page["baseline"]),
         ("weak", "Weak spots", page["weak"]),
         ("margins", "Margins", page["margins"]),
         ("defects", "Defects", True),
@@ -193,6 +211,7 @@ def _sections(page: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("probes", "Probes", page["probes"]),
         ("ways", "Other ways", page["ways"]),
         ("quarantine", "Flaky", page["quarantine"]),
+        ("canaries", "Canaries", page["canaries"]),
         ("coverage", "Coverage", page["coverage"]["rows"]),
         ("operators", "Mutations", page["operators"]),
         ("metrics", "All metrics", page["all_metrics"]),
@@ -288,24 +307,59 @@ def _bar(metric: Metric | RuleResult, limit: Threshold | None) -> Bar | None:
     return bar(metric.value, metric.lower, metric.upper, metric.unit, limit)
 
 
-def _rule(rule: RuleResult, flags: Mapping[str, str]) -> dict[str, Any]:
+def _rule(rule: RuleResult, flags: Mapping[str, str], anchors: Mapping[str, str]) -> dict[str, Any]:
     return {
         "id": rule.id,
         "metric": rule.metric,
         "status": rule.status.value,
+        "known": known_in_words(rule),
         "kind_words": "about the model" if rule.kind == "quality" else "about the evidence",
-        "value": amount(None if rule.status is Status.SKIPPED else rule.value, rule.unit),
+        **_seen(rule),
         "slice": rule.slice,
-        "interval": rule_interval(rule),
-        "bar": None if rule.status is Status.SKIPPED else _bar(rule, limit_of(rule)),
-        "limits": limits_in_words(rule),
+        "distance": distance_in_words(rule),
+        "comparison": comparison_in_words(rule),
+        "level": level_in_words(rule),
         "explanation": rule.explanation,
         "meaning": meaning(rule.metric, rule),
         "waiver": rule.waiver,
         "flag": flags.get(rule.metric, ""),
         "next_step": rule.next_step,
         "needs_action": rule.status not in (Status.PASS, Status.SKIPPED),
+        "evidence": [(defect, anchors.get(defect)) for defect in rule.evidence[:_MOST_EVIDENCE]],
+        "more_evidence": max(0, rule.evidence_count - len(rule.evidence[:_MOST_EVIDENCE])) if rule.evidence else 0,
     }
+
+
+def _seen(rule: RuleResult) -> dict[str, Any]:
+    """The value beside the limit; of a rule that only compares, the difference from the baseline."""
+    plot = _rise(rule)
+    if plot is not None and rule.paired is not None and not rule.threshold:
+        paired = rule.paired
+        return {
+            "value": difference(paired.rise, rule.unit),
+            "interval": difference_interval(paired.lower, paired.upper, rule.unit, paired.confidence),
+            "bar": None,
+            "rise": plot,
+            "limits": f"{amount(paired.candidate, rule.unit)} here, {amount(paired.baseline, rule.unit)} in the baseline; {rule.compare}",
+        }
+    skipped = rule.status is Status.SKIPPED
+    return {
+        "value": amount(None if skipped else rule.value, rule.unit),
+        "interval": rule_interval(rule),
+        "bar": None if skipped else _bar(rule, limit_of(rule)),
+        "rise": plot,
+        "limits": "; ".join(part for part in (limits_in_words(rule), rule.compare) if part),
+    }
+
+
+def _rise(rule: RuleResult) -> Rise | None:
+    """The difference from the baseline that a rule judged; none where it only excuses what the baseline has too."""
+    paired = rule.paired
+    if paired is None or rule.compare is None or rule.status is Status.SKIPPED or rule.metric not in CATALOGUE:
+        return None
+    ends = [number for number in (paired.rise, paired.lower, paired.upper) if number is not None]
+    worse = CATALOGUE[rule.metric].higher_is_worse
+    return rise(paired.rise, paired.lower, paired.upper, rule.unit, higher_is_worse=worse, to=1.05 * reach(ends))
 
 
 def _rules_lead(rules: Sequence[RuleResult]) -> str:
@@ -316,7 +370,7 @@ def _rules_lead(rules: Sequence[RuleResult]) -> str:
         Status.ERROR: "could not be evaluated",
         Status.FAIL: "breached",
         Status.INCONCLUSIVE: "without enough evidence",
-        Status.WARN: "near the limit",
+        Status.WARN: "with a warning",
         Status.WAIVED: "breached but waived",
         Status.PASS: "met",
         Status.SKIPPED: "skipped",
@@ -325,37 +379,6 @@ def _rules_lead(rules: Sequence[RuleResult]) -> str:
     deciding = sum(rule.status in BREACHING for rule in rules)
     verdict = "The worst status decides the verdict." if deciding else "None stands in the way of a release."
     return f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'}: {counted}. {verdict}"
-
-
-def _weak(result: Result) -> list[dict[str, Any]]:
-    tables = []
-    for name in _WEAK:
-        metric = result.metrics.get(name)
-        for by, parts in (metric.slices if metric else {}).items():
-            measured = [(part, value) for part, value in parts.items() if value.value is not None]
-            if len(measured) < 2 or (name == "clean_accuracy" and by == "class" and "defect_rate" in result.metrics):
-                continue
-            worse_when_low = name.endswith("accuracy")
-            measured.sort(key=lambda pair: (pair[1].value or 0.0) * (1 if worse_when_low else -1))
-            rows = [
-                {
-                    "name": part,
-                    "value": amount(value.value, value.unit),
-                    "bar": _part_bar(value),
-                    "n": "" if value.n is None else count(value.n),
-                }
-                for part, value in measured[:_MOST_SLICES]
-            ]
-            by_words = _BY.get(by) or visible(by.replace("_", " ").capitalize(), NAME)
-            heading = f"{title(name)} by {by_words[0].lower()}{by_words[1:]}"
-            tables.append({"title": heading, "by": by_words, "rows": rows, "left_out": max(0, len(measured) - _MOST_SLICES)})
-    return tables
-
-
-def _part_bar(metric: Metric) -> Bar | None:
-    if metric.value is None or metric.lower is None or metric.upper is None or not is_share(metric.unit):
-        return None
-    return bar(metric.value, metric.lower, metric.upper, metric.unit, ends=(0.0, 1.0))
 
 
 def _operators(campaign: CampaignSummary | None) -> list[dict[str, Any]]:

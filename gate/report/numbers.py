@@ -8,6 +8,8 @@ __all__ = [
     "amount",
     "confidence",
     "count",
+    "difference",
+    "difference_interval",
     "duration",
     "interval",
     "is_bounded",
@@ -20,6 +22,7 @@ __all__ = [
     "split",
 ]
 
+MINUS = "\u2212"  # the sign as long as a plus; a hyphen is not
 _SHARES = ("share", "ratio", "fraction")
 
 
@@ -114,6 +117,26 @@ def interval(lower: float | None, upper: float | None, unit: str, confidence: fl
     if is_share(unit):
         return f"{_percent(lower)} to {_percent(upper)} %{level}"
     return f"{_plain(lower)} to {_plain(upper)}{level}"
+
+
+def difference(value: float, unit: str) -> str:
+    """A difference between two values with its sign, e.g. ``+6.2 points``, ``−0.03``; ``none`` where they are equal."""
+    if value == 0:
+        return "none"
+    sign = "+" if value > 0 else MINUS
+    return f"{sign}{points(abs(value))}" if is_share(unit) else f"{sign}{_plain(abs(value))}"
+
+
+def difference_interval(lower: float | None, upper: float | None, unit: str, confidence: float | None) -> str:
+    """An interval of a difference with its level, e.g. ``+4.1 to +8.3 points (95 % interval)``; empty where there is none."""
+    if lower is None or upper is None:
+        return ""
+    level = " (interval)" if confidence is None else f" ({confidence * 100:.4g} % interval)"
+    ends = [
+        f"{'+' if end > 0 else MINUS if end < 0 else ''}{_percent(abs(end)) if is_share(unit) else _plain(abs(end))}"
+        for end in (lower, upper)
+    ]
+    return f"{ends[0]} to {ends[1]}{' points' if is_share(unit) else ''}{level}"
 
 
 def duration(seconds: float) -> str:

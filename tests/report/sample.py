@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from explained_sample import explained, hostile_evidence
 from PIL import Image, ImageFilter
+from weighed_sample import hostile_weights, weighed
 
 from gate.metrics.catalogue import CATALOGUE
 from gate.result import (
@@ -544,6 +545,7 @@ def make_run(
         isolation={"process": "own process group", "network": "not restricted"},
         environment={"gate": "0.1.0", "python": "3.11.7", "platform": "Linux x86_64", "packages": {"torch": "2.14.1", "mlflow": "3.17.2"}},
     )
+    made = weighed(made)
     return explained(made, folder) if found else made
 
 
@@ -709,4 +711,4 @@ def hostile_run(folder: Path) -> Result:
             "isolation": {pick(2): pick(3)},
         }
     )
-    return hostile_evidence(made, folder, names)
+    return hostile_weights(hostile_evidence(made, folder, names), names)

@@ -1,0 +1,147 @@
+"""The candidate beside the baseline, on the same inputs: each metric, the slices that moved most, and what flipped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from gate.metrics.catalogue import CATALOGUE
+from gate.report.numbers import amount, count, difference, difference_interval, is_share, share
+from gate.report.rise import reach, rise
+from gate.report.text import NAME, visible
+from gate.report.words import metric_reason, sentence, side_facts, title
+from gate.result import Metric, Paired, Result
+
+__all__ = ["BY", "beside_baseline_page", "flips_in_words", "worse_metrics"]
+
+BY = {
+    "class": "class",
+    "family": "family of mutations",
+    "half": "half of the seed inputs",
+    "long_tail_kind": "kind of long-tail sample",
+}
+_MOST_METRICS, _MOST_SLICES, _MOST_TABLES = 30, 30, 12
+_SIDE = {"worse": "worse", "better": "better", "open": "no difference shown"}
+_BADGE = {"worse": "fail", "better": "pass", "open": "note"}
+
+
+def worse_metrics(result: Result) -> list[str]:
+    """The metrics by which the candidate is worse than the baseline beyond doubt: the whole interval lies on the bad side of zero."""
+    return [name for name, metric in sorted(result.metrics.items()) if metric.paired and _side(name, metric.paired) == "worse"]
+
+
+def flips_in_words(result: Result) -> str | None:
+    """How many samples the baseline reads rightly and the candidate does not; None where that was not measured."""
+    metric = result.metrics.get("negative_flip_rate")
+    if metric is None or metric.value is None:
+        return None
+    within = f" ({share(metric.lower)} to {share(metric.upper)})" if metric.lower is not None and metric.upper is not None else ""
+    of = f" of {count(metric.n)} samples" if metric.n is not None else ""
+    return f"{share(metric.value)}{within}{of} are read rightly by the baseline and wrongly by the candidate."
+
+
+def beside_baseline_page(result: Result) -> dict[str, Any] | None:
+    """The section; None where nothing was compared and nothing says why."""
+    compared = {name: metric for name, metric in sorted(result.metrics.items()) if metric.paired is not None}
+    missing = [
+        f"{title(name)}: {sentence(visible(metric.paired_reason))}"
+        for name, metric in sorted(result.metrics.items())
+        if metric.paired_reason
+    ]
+    flips = flips_in_words(result)
+    if not compared and not missing and flips is None:
+        return None
+    rows = [(name, metric.paired) for name, metric in compared.items() if metric.paired is not None]
+    rows.sort(key=lambda row: ("worse", "open", "better").index(_side(*row)))
+    flip = result.metrics.get("negative_flip_rate")
+    return {
+        "lead": _lead(rows),
+        "rows": [
+            _row(name, title(name), CATALOGUE[name].unit, paired, _to([paired]))
+            for name, paired in rows[:_MOST_METRICS]
+            if name in CATALOGUE
+        ],
+        "tables": _tables(compared),
+        "flips": flips,
+        "flips_beside": side_facts(flip) if flip is not None and flips else "",
+        "flips_missing": metric_reason(flip) if flip is not None and flip.value is None and compared else "",
+        "missing": missing[:_MOST_METRICS],
+    }
+
+
+def _lead(rows: Iterable[tuple[str, Paired]]) -> str:
+    sides = [_side(*row) for row in rows]
+    if not sides:
+        return "Nothing could be compared."
+    told = [
+        f"{sides.count(side)} {words}" for side, words in (("worse", "worse"), ("better", "better"), ("open", "with no difference shown"))
+    ]
+    return f"{len(sides)} {'metric was' if len(sides) == 1 else 'metrics were'} compared: {', '.join(told)}."
+
+
+def _side(name: str, paired: Paired) -> str:
+    if paired.lower is None or paired.upper is None or name not in CATALOGUE or not (paired.lower > 0 or paired.upper < 0):
+        return "open"
+    return "worse" if (paired.lower > 0) == CATALOGUE[name].higher_is_worse else "better"
+
+
+def _to(pairs: Iterable[Paired]) -> float:
+    ends = [
+        number for paired in pairs for number in (paired.rise, paired.lower, paired.upper) if number is not None and math.isfinite(number)
+    ]
+    return reach(ends) * 1.05
+
+
+def _row(metric: str, name: str, unit: str, paired: Paired, to: float) -> dict[str, Any]:
+    side = _side(metric, paired)
+    new = ""
+    if paired.new is not None:
+        new = f"{amount(paired.new, unit)} without what the baseline fails on too"
+    return {
+        "name": name,
+        "candidate": amount(paired.candidate, unit),
+        "baseline": amount(paired.baseline, unit),
+        "rise": difference(paired.rise, unit),
+        "interval": difference_interval(paired.lower, paired.upper, unit, paired.confidence),
+        "relative": _relative(paired, unit),
+        "plot": rise(paired.rise, paired.lower, paired.upper, unit, higher_is_worse=CATALOGUE[metric].higher_is_worse, to=to),
+        "n": count(paired.n),
+        "new": new,
+        "badge": _BADGE[side],
+        "side": _SIDE[side],
+    }
+
+
+def _relative(paired: Paired, unit: str) -> str:
+    """The difference as a share of the baseline's value, where that is no rounding error."""
+    if paired.relative is None or not is_share(unit) or abs(paired.relative) < 0.005:
+        return ""
+    return f"{abs(paired.relative) * 100:,.0f} % {'more' if paired.relative > 0 else 'less'} than the baseline's"
+
+
+def _tables(compared: dict[str, Metric]) -> list[dict[str, Any]]:
+    """Slices by how much worse they became, the worst first; what is not compared has no row."""
+    tables: list[dict[str, Any]] = []
+    for name, metric in compared.items():
+        if name not in CATALOGUE:
+            continue
+        sign = -1 if CATALOGUE[name].higher_is_worse else 1
+        for by, parts in metric.slices.items():
+            rows = [(part, one.paired) for part, one in parts.items() if one.paired is not None]
+            if len(rows) < 2:
+                continue
+            rows.sort(key=lambda row: (sign * row[1].rise, row[0]))
+            shown = rows[:_MOST_SLICES]
+            to = _to(paired for _, paired in shown)
+            by_words = BY.get(by) or visible(by.replace("_", " "), NAME)
+            tables.append(
+                {
+                    "title": f"{title(name)} by {by_words}",
+                    "by": by_words[:1].upper() + by_words[1:],
+                    "rows": [_row(name, visible(part, NAME), metric.unit, paired, to) for part, paired in shown],
+                    "worse": sum(_side(name, paired) == "worse" for _, paired in rows),
+                    "left_out": len(rows) - len(shown),
+                }
+            )
+    return tables[:_MOST_TABLES]

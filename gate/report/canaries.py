@@ -1,0 +1,81 @@
+"""The faults planted on purpose, and what came of the search for them: what the search's silence is worth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gate.report.bar import bar
+from gate.report.numbers import amount, count, interval
+from gate.report.text import NAME, visible
+from gate.report.words import sentence
+from gate.result import CanaryResult, Result
+
+__all__ = ["canaries_page", "canary_counts", "silence_in_words"]
+
+_MOST = 60
+_WORDS = {True: ("pass", "found"), False: ("fail", "missed"), None: ("note", "not tried")}
+
+
+def canary_counts(result: Result) -> tuple[int, int] | None:
+    """(found, searched for); None where none was searched for."""
+    tried = [one for one in (result.canaries.canaries if result.canaries else ()) if one.found is not None]
+    return (sum(bool(one.found) for one in tried), len(tried)) if tried else None
+
+
+def silence_in_words(result: Result) -> str | None:
+    """What the canaries say about what the search did not find; None where none was searched for."""
+    counted = canary_counts(result)
+    if counted is None:
+        return None
+    found, tried = counted
+    if found == 0:
+        return f"The search found none of {count(tried)} faults planted on purpose, so its silence says nothing about the model."
+    if found == tried:
+        said = "the only fault" if tried == 1 else f"all {count(tried)} faults"
+        return f"The search found {said} planted on purpose: where it found nothing, faults as plain as these are unlikely to be there."
+    missed = tried - found
+    return (
+        f"The search found {count(found)} of {count(tried)} faults planted on purpose. It would miss a real fault of the "
+        f"{'kind' if missed == 1 else 'kinds'} that it missed here, too: its silence says nothing about {'it' if missed == 1 else 'them'}."
+    )
+
+
+def canaries_page(result: Result) -> dict[str, Any] | None:
+    """The section on canaries; None where the run has none to tell of."""
+    summary = result.canaries
+    if summary is None or (not summary.canaries and not summary.reason):
+        return None
+    order = {False: 0, None: 1, True: 2}
+    rows = sorted(summary.canaries, key=lambda one: (order[one.found], -(one.found_after or 0), one.name))
+    recall = result.metrics.get("canary_recall")
+    measured = recall is not None and recall.value is not None
+    return {
+        "rows": [_row(one) for one in rows[:_MOST]],
+        "left_out": max(0, len(rows) - _MOST),
+        "said": silence_in_words(result) or "No fault was planted and searched for, so nothing says what the search would have found.",
+        "reason": sentence(visible(summary.reason)) if summary.reason else "",
+        "recall": amount(recall.value, recall.unit) if recall is not None and measured else "",
+        "interval": interval(recall.lower, recall.upper, recall.unit, recall.confidence) if recall is not None and measured else "",
+        "bar": bar(recall.value, recall.lower, recall.upper, recall.unit, ends=(0.0, 1.0))
+        if recall is not None and recall.value is not None
+        else None,
+        "effort": f"Each was searched for with {count(summary.executions_each)} executions at most, as the model itself is; "
+        f"{count(summary.executions)} executions in all. Nothing of it counts among the model's defects."
+        if summary.executions_each
+        else "",
+    }
+
+
+def _row(one: CanaryResult) -> dict[str, str]:
+    badge, word = _WORDS[one.found]
+    after = "" if one.found_after is None else f"after {count(one.found_after)} executions"
+    if one.found is False:
+        after = f"not in {count(one.executions)} executions"
+    return {
+        "badge": badge,
+        "word": word,
+        "name": visible(one.name.replace("_", " ").replace("-", " "), NAME),
+        "title": sentence(visible(one.title)),
+        "after": after or "–",
+        "reason": sentence(visible(one.reason)) if one.reason else "",
+    }
