@@ -1,15 +1,19 @@
-"""The model in production, asked about what was found: in a second worker, which is started only then and ended at once.
+"""The model in production, in a worker of its own: what it makes of what was found, and of the inputs that the candidate was judged on.
 
-Nothing that goes wrong with it is the candidate's fault: the comparison is left out then, and the record says why.
+The worker is started once in a run, by the first who asks (see ``gate.paired``), and ended as soon as the last has. Nothing that goes wrong
+with it is the candidate's fault: the comparison is left out then, and the record says why.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 
@@ -22,7 +26,7 @@ from gate.campaign.supervisor import Worker
 from gate.domains.domain import InputDomain
 from gate.domains.image.probes import probes
 from gate.domains.image.signature import complete_input
-from gate.errors import ConfigError, GateError
+from gate.errors import ConfigError, EvidenceError, GateError
 from gate.models.outputs import OutputKind, class_count, recognise
 from gate.oracles import observe
 from gate.oracles.unjustified_confidence import UnjustifiedConfidence
@@ -35,10 +39,11 @@ from gate.triage.defect_files import write_description
 from gate.trust.digest import digest
 from gate.work import Work
 
-__all__ = ["Baseline", "ask_baseline", "baseline_worker"]
+__all__ = ["START_SECONDS", "Baseline", "BaselineModel", "ask_baseline", "baseline_worker", "why_left_out"]
 
 FIRST = 64  # seed inputs from which it is seen what the outputs are
 START_SECONDS = 10.0  # that starting a worker and loading a model may well take
+_LONGEST = 300  # characters kept of an error
 ON_A_PATH = 17  # forward passes that a defect of how the model is run counts as, at most
 
 
@@ -50,11 +55,93 @@ class Baseline:
     output_kind: OutputKind
 
 
+class BaselineModel:
+    """The baseline of a run: its worker, started by the first who asks for it, and what it has run. Lives in the supervisor.
+
+    A context manager, which ends the worker. Once it has been ended, or could not be started for another reason than time, it is not
+    started again.
+
+    Args:
+        work: has a baseline.
+        value_range: of a file.
+    """
+
+    def __init__(self, work: Work, value_range: tuple[float, float]) -> None:
+        self._work = work
+        self._range = value_range
+        self._stack = ExitStack()
+        self._opened: Baseline | None = None
+        self._failed: GateError | None = None
+        self.executions = 0  # inputs that it was asked about, each time counted
+        self.seconds = 0.0  # for which somebody waited for it
+
+    @property
+    def running(self) -> bool:
+        """Whether its worker is up."""
+        return self._opened is not None
+
+    def opened(self) -> Baseline:
+        """The baseline, loaded.
+
+        Raises:
+            GateError: what ``baseline_worker`` raises.
+        """
+        if self._failed is not None:
+            raise self._failed
+        if self._opened is None:
+            started = time.monotonic()
+            try:
+                self._opened = self._stack.enter_context(baseline_worker(self._work, self._range))
+                assert self._work.seeds is not None
+                self.executions += min(FIRST, len(self._work.seeds.x))
+            except (BudgetSpent, Interrupted):
+                raise
+            except GateError as error:
+                self._failed = error
+                raise
+            finally:
+                self.seconds += time.monotonic() - started
+        return self._opened
+
+    @contextmanager
+    def asked(self, executions: int = 0) -> Iterator[Baseline]:
+        """Inside, the loaded baseline is asked; that time and so many ``executions`` are noted."""
+        baseline = self.opened()
+        started = time.monotonic()
+        self.executions += executions
+        try:
+            yield baseline
+        finally:
+            self.seconds += time.monotonic() - started
+
+    def close(self) -> None:
+        """Ends the worker, if it was started."""
+        if self._failed is None and self._opened is not None:
+            self._failed = EvidenceError("The baseline's worker has been ended.", where="baseline")
+        self._opened = None
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def why_left_out(error: GateError) -> str:
+    """Why a comparison is left out, in words that end without a full stop."""
+    if isinstance(error, BudgetSpent):
+        return "the budget ended"
+    lines = error.what.splitlines() or [type(error).__name__]
+    return lines[0][:_LONGEST].rstrip(".")
+
+
 @contextmanager
 def baseline_worker(work: Work, value_range: tuple[float, float]) -> Iterator[Baseline]:
     """Inside, the baseline of ``work`` can be asked; it gets the same pictures as the candidate, read by the same input settings.
 
-    Notes its digest and format in ``work.baseline``. Its passes are the caller's to book, but for the first ``FIRST``.
+    Notes its digest and format in ``work.baseline``. It has answered the first ``FIRST`` seed inputs; these and all other passes are the
+    caller's to book.
 
     Args:
         work: has a baseline, and seed inputs.
@@ -92,10 +179,7 @@ def baseline_worker(work: Work, value_range: tuple[float, float]) -> Iterator[Ba
                 "threads": settings.threads,
             }
             worker.call("load", parameters)
-            first = seeds[:FIRST]
-            if work.allowance is not None:
-                work.allowance.book(len(first))
-            raw = predict_all(worker, first, settings.batch_size)
+            raw = predict_all(worker, seeds[:FIRST], settings.batch_size)
             if class_count(raw) != len(work.classes):
                 raise ConfigError(
                     f"The baseline tells {class_count(raw)} classes apart, and the candidate {len(work.classes)}.",
@@ -105,57 +189,59 @@ def baseline_worker(work: Work, value_range: tuple[float, float]) -> Iterator[Ba
             yield Baseline(worker, recognise(raw, len(work.classes), settings.output.kind))
 
 
-def ask_baseline(work: Work, domain: InputDomain) -> None:
+def ask_baseline(work: Work, domain: InputDomain, model: BaselineModel | None) -> None:
     """Asks the baseline about every defect's file and about the probes that show nothing. Does nothing where there is no baseline.
 
     Raises:
         Interrupted: somebody said stop.
     """
-    if work.baseline_reference is None:
+    if work.baseline_reference is None or model is None:
         return
-    if not work.policy.policy.oracles.baseline_disagreement.on:
-        work.against_baseline = BaselineSummary(reason="the policy switches the oracle off (oracles.baseline_disagreement)")
-        return
-    assert work.confirmer is not None
     assert work.allowance is not None
-    empty = _empty_probes(work, domain)
-    if not work.confirmer.defects and not len(empty):
-        work.against_baseline = BaselineSummary(reason="there was nothing to ask it about")
-        return
-    if (why := _no_room(work)) is not None:
-        work.against_baseline = BaselineSummary(reason=why)
-        return
+    assert work.confirmer is not None
+    spent = work.allowance.spent
     asked: set[str] = set()
     sure: int | None = None
-    reason: str | None = None
-    try:
-        with baseline_worker(work, domain.value_range) as baseline:
-            work.deadline.begin("the baseline was asked about the defects")
-            asked = _ask_of_defects(work, domain, baseline)
-            sure = _ask_of_probes(work, baseline, empty)
-    except Interrupted:
-        raise
-    except GateError as error:
-        reason = "the budget ended" if isinstance(error, BudgetSpent) else error.what.rstrip(".")
+    reason = _why_not(work, domain, model)
+    if reason is None:
+        try:
+            with model.asked() as baseline:
+                work.deadline.begin("the baseline was asked about the defects")
+                asked = _ask_of_defects(work, domain, baseline)
+                sure = _ask_of_probes(work, baseline, _empty_probes(work, domain))
+        except Interrupted:
+            raise
+        except GateError as error:
+            reason = why_left_out(error)
     defects = [defect for defect in work.confirmer.defects if defect.id in asked]
     if reason is None and len(defects) < len(work.confirmer.defects):
         reason = "there was no budget for all of the defects"
-    work.against_baseline = BaselineSummary(
-        asked=len(defects),
-        brought_in=sum(map(brought_in, defects)),
-        same=sum(defect.predicted is not None and defect.baseline == defect.predicted for defect in defects),
-        sure_of_nothing=sure,
-        reason=reason,
-    )
+    model.executions += work.allowance.spent - spent
+    update = {
+        "asked": len(defects),
+        "brought_in": sum(map(brought_in, defects)),
+        "same": sum(defect.predicted is not None and defect.baseline == defect.predicted for defect in defects),
+        "known": sum(bool(defect.known) for defect in defects),
+        "sure_of_nothing": sure,
+        "reason": reason,
+        "executions": model.executions,
+        "seconds": round(model.seconds, 3),
+    }
+    work.against_baseline = (work.against_baseline or BaselineSummary()).model_copy(update=update)
     work.events.emit("baseline", **work.against_baseline.model_dump())
 
 
-def _no_room(work: Work) -> str | None:
+def _why_not(work: Work, domain: InputDomain, model: BaselineModel) -> str | None:
     assert work.allowance is not None
-    if work.allowance.left <= FIRST:
+    assert work.confirmer is not None
+    if not work.policy.policy.oracles.baseline_disagreement.on:
+        return "the policy switches the oracle off (oracles.baseline_disagreement)"
+    if not work.confirmer.defects and not len(_empty_probes(work, domain)):
+        return "there was nothing to ask it about"
+    if work.allowance.left <= 0:
         return "triage's share of the budget was used up; a larger budget, or a larger share (triage.share), would pay for it"
     left = work.budget.worker_left()
-    if left is not None and left < START_SECONDS:
+    if left is not None and not model.running and left < START_SECONDS:
         return f"the budget left {max(left, 0.0):.0f} s, in which no second model is started; a longer budget would pay for it"
     return None
 

@@ -7,7 +7,7 @@ fast the machine is; where time is limited, a clock ends it as well. Nothing her
 from __future__ import annotations
 
 from gate.backends import compare_paths
-from gate.baseline import ask_baseline
+from gate.baseline import BaselineModel, ask_baseline
 from gate.campaign.preflight import Preflight
 from gate.campaign.supervisor import Worker
 from gate.domains.domain import InputDomain
@@ -106,8 +106,8 @@ def simplify(work: Work, worker: Worker, domain: InputDomain, preflight: Preflig
         work.events.emit("minimised", defects=minimised, renamed=settled.renamed, merged=settled.merged)
 
 
-def explain(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight) -> None:
-    """Says of each root cause what it is, where it comes from and what to do.
+def explain(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight, baseline: BaselineModel | None = None) -> None:
+    """Says of each root cause what it is, where it comes from and what to do; ends the baseline's worker as soon as it was asked.
 
     Raises:
         BudgetSpent, Interrupted: what was done until then is in ``work``.
@@ -116,7 +116,9 @@ def explain(work: Work, worker: Worker, domain: InputDomain, preflight: Prefligh
     assert work.triage is not None
     try:
         compare_paths(work, worker, domain, preflight)
-        ask_baseline(work, domain)
+        ask_baseline(work, domain, baseline)
+        if baseline is not None:
+            baseline.close()
         _gather_features(work, worker, domain)
         _attribute(work, worker, domain)
     finally:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from gate.afterwards import Reading, reading_of
+from gate.baseline import BaselineModel
 from gate.campaign.batch import Finding
 from gate.campaign.budget import Budget, BudgetSpent
 from gate.campaign.deadline import Deadline, Interrupted, Stage
@@ -54,6 +55,7 @@ from gate.metrics.long_tail_hits import MIN_DEFECTS, MIN_ERRORS
 from gate.models.outputs import OutputKind
 from gate.opening import open_campaign
 from gate.oracles import panel
+from gate.paired import PairedJudge, baseline_model, note_known
 from gate.policy.load import LoadedPolicy, load_policy
 from gate.policy.positive import check_positive
 from gate.policy.watched import watched
@@ -225,8 +227,8 @@ def _evaluate(work: Work, private: Path) -> Result:
         _take_preflight(work, preflight, seeds)
         check_positive(work.policy, work.classes)
         _remember_reading(work, reading, seeds, preflight)
-        with validating(work, validator, private, seeds) as asked:
-            return _fuzz(work, worker, sets, preflight, earlier, asked)
+        with validating(work, validator, private, seeds) as asked, baseline_model(work, seeds.value_range) as baseline:
+            return _fuzz(work, worker, sets, preflight, earlier, asked, baseline)
 
 
 def _start_worker(work: Work, folder: Path) -> Worker:
@@ -369,6 +371,7 @@ def _fuzz(
     preflight: Preflight,
     earlier: _Earlier | None,
     validator: Validator | None,
+    baseline: BaselineModel | None,
 ) -> Result:
     clean = sets["seeds"]
     if earlier is not None and not _comparable(work, earlier):
@@ -403,6 +406,9 @@ def _fuzz(
         )
         campaign.search.reuse = work.reuse
         work.earlier_corpus = None  # of which the plans are enough
+    paired = None if baseline is None else PairedJudge(work, domain, baseline, clean, preflight.predicted, sets.get("long_tail"))
+    if paired is not None:
+        work.budget.pairing = lambda: paired.expected_seconds
     work.events.emit("phase", name="fuzz")
     work.deadline.begin("the campaign ran", Stage.FUZZ)
     open_campaign(work, worker, domain, preflight, clean.value_range)
@@ -411,6 +417,9 @@ def _fuzz(
     work.interrupted = campaign.outcome.stop_reason == "interrupted"
     work.events.emit("phase", name="triage")
     _save_campaign(work, worker, campaign)
+    if paired is not None:
+        _too_late(work, paired.update)
+        work.budget.pairing = float  # what was not done by now is left out
     begin(work)
     _too_late(work, lambda: simplify(work, worker, domain, preflight))
     if "long_tail" in sets:
@@ -424,9 +433,10 @@ def _fuzz(
             work.regression_reason = f"{late} before the earlier run was replayed"
     ended: str | None = "the run failed"
     try:
-        ended = _too_late(work, lambda: explain(work, worker, domain, preflight))
+        ended = _too_late(work, lambda: explain(work, worker, domain, preflight, baseline))
     finally:
         conclude(work, ended)
+        note_known(work)
     work.deadline.begin("the worker was asked what it did", Stage.CLOSE)
     if not worker.given_up:
         with contextlib.suppress(BudgetSpent, Interrupted):

@@ -475,6 +475,7 @@ class Defect(_Frozen):
     minimal: Minimal | None = None  # None: not minimised
     attribution: Attribution | None = None  # None: not attributed
     baseline: int | None = None  # what the baseline predicts for the same file; None where there is none or its answer is not finite
+    known: bool | None = None  # whether the baseline fails on the same file, too; None: it was not asked, or that can't be said
     long_tail_kind: str | None = None  # of the long-tail sample in files["long_tail"], where the set names kinds
     files: dict[str, str] = Field(default_factory=dict)  # original, mutant, diff, cam_before, cam, long_tail, found, original_data, ...
 
@@ -503,6 +504,7 @@ class RootCause(_Frozen):
     range: dict[str, tuple[float, float]] = Field(default_factory=dict)  # by parameter, in its unit: of the minimised defects
     status: Literal["new", "known", "back"] | None = None  # beside the earlier run; None where there is none
     explained: int = 0  # defects of it that were attributed
+    known: int = 0  # defects of it on whose files the baseline fails, too
     subgroups: tuple[Subgroup, ...] = ()  # the largest first; empty where they could not be told apart
     outside: int = 0  # defects that belong to no subgroup
     grouped: int = 0  # defects among which subgroups were looked for
@@ -593,13 +595,20 @@ class ProbesSummary(_Frozen):
 
 
 class BaselineSummary(_Frozen):
-    """What the baseline made of the candidate's defects."""
+    """What the baseline made of the candidate's defects, and what it was run on beside the candidate."""
 
     reason: str | None = None  # why it was not asked, or not about all of them
     asked: int = 0  # defects
     brought_in: int = 0  # of these, how many the baseline reads rightly: new with this candidate
     same: int = 0  # ... and how many it reads as the same wrong class
+    known: int = 0  # ... and on how many it fails too, in whatever way: see Defect.known
     sure_of_nothing: int | None = None  # probes that show nothing and that it is sure of; None: not asked
+    clean: int = 0  # clean samples that it was run on
+    long_tail: int = 0  # ... and long-tail samples
+    judged: int = 0  # judged seed inputs whose mutants it was run on
+    paired_reason: str | None = None  # why it was not run on the candidate's inputs, or not on all of them
+    executions: int = 0  # inputs that it answered, all in all; none of them counts as the candidate's
+    seconds: float = 0.0  # that this took, the start of its worker included
 
 
 class CanaryResult(_Frozen):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -17,6 +17,7 @@ RESERVED_SHARE = 0.10
 RESERVED_AT_MOST = 30.0
 REPORTS_SHARE = 0.3  # of what is kept back: for what happens once the worker has ended
 TRIAGE_AT_MOST = 0.3  # of the wall budget, however long triage is expected to take
+PAIRING_AT_MOST = 0.3  # of the wall budget, however long running the baseline on the same inputs is expected to take
 
 
 class BudgetSpent(EvidenceError):
@@ -34,6 +35,7 @@ class Budget:
     _released_since: float | None = None
     triage: float = 0.0  # seconds that triage is expected to take
     explaining: float = 0.0  # ... and explaining what has been found so far
+    pairing: Callable[[], float] = field(default=float)  # ... and running the baseline on what the candidate has been judged on so far
 
     @property
     def seconds(self) -> float:
@@ -64,7 +66,14 @@ class Budget:
         wall = self.settings.wall
         if wall is None:
             return 0.0
-        return min(RESERVED_SHARE * wall, RESERVED_AT_MOST) + min(self.triage, TRIAGE_AT_MOST * wall) + self.explaining
+        others = min(RESERVED_SHARE * wall, RESERVED_AT_MOST) + min(self.triage, TRIAGE_AT_MOST * wall) + self.explaining
+        return others + self.kept_for_pairing
+
+    @property
+    def kept_for_pairing(self) -> float:
+        """The part of the reserve that is for running the baseline."""
+        wall = self.settings.wall
+        return 0.0 if wall is None else min(self.pairing(), PAIRING_AT_MOST * wall)
 
     def hold_device(self) -> None:
         """Says that the worker is up."""

@@ -146,6 +146,13 @@ class JudgingArm:
         made: np.ndarray = self._domain.apply(self._seeds[[seed]], steps[slot : slot + 1])
         return made[0], steps[slot]
 
+    def remade(self, seeds: np.ndarray) -> np.ndarray:
+        """All mutants of S seed inputs (int64 [S]) once more, [S * slots, H, W, C], seed input by seed input, whichever were judged."""
+        made: np.ndarray = self._domain.apply(
+            self._seeds[np.repeat(seeds, self._slots)], blind_steps(self._domain, self._keys[seeds], self._slots)
+        )
+        return made
+
     @property
     def mutants_per_seed(self) -> int:
         """Mutants of one seed input."""

@@ -12,11 +12,14 @@ from gate.campaign.supervisor import Worker
 from gate.models.outputs import OutputKind
 from gate.oracles import observe
 from gate.oracles.baseline_disagreement import BaselineDisagreement
+from gate.oracles.crash import Crash
+from gate.oracles.non_finite import NonFinite
 from gate.oracles.oracle import Observation
+from gate.oracles.unjustified_confidence import UnjustifiedConfidence
 from gate.result import Defect
 from gate.triage.backends import is_backend, run_as_found
 
-__all__ = ["answered", "brought_in"]
+__all__ = ["answered", "brought_in", "fails_too"]
 
 _NOBODY = -1  # the label of a probe
 
@@ -24,6 +27,26 @@ _NOBODY = -1  # the label of a probe
 def brought_in(defect: Defect) -> bool:
     """Whether the baseline answers the defect's file rightly and the candidate does not."""
     return BaselineDisagreement.name in defect.also
+
+
+def fails_too(defect: Defect, answer: Observation) -> bool | None:
+    """Whether the baseline's answer to a defect's file is a failure, too; None where that can't be said.
+
+    An exception counts for an exception, and no finite answer for one that is not finite; where the candidate answers wrongly, any other
+    class than the true one counts, and no answer. Where it keeps the class (confidence_collapse, saturated) that would need the baseline's
+    answer to the seed input.
+
+    Args:
+        defect: of the candidate.
+        answer: the baseline's, one row.
+    """
+    if defect.oracle == Crash.name:
+        return 0 in answer.raised
+    if defect.oracle == NonFinite.name:
+        return bool(answer.predicted[0] < 0)
+    if defect.label is not None and defect.predicted != defect.label:
+        return bool(answer.predicted[0] != defect.label)
+    return bool(UnjustifiedConfidence().complains(answer)[0]) if defect.oracle == UnjustifiedConfidence.name else None
 
 
 def answered(
@@ -73,9 +96,11 @@ def _noted(defect: Defect, answer: Observation) -> Defect:
     also = tuple(name for name in defect.also if name != BaselineDisagreement.name)
     if defect.predicted != defect.label and BaselineDisagreement().keeps(answer)[0]:
         also = (*also, BaselineDisagreement.name)
-    return defect.model_copy(update={"baseline": None if predicted < 0 else predicted, "also": also})
+    update = {"baseline": None if predicted < 0 else predicted, "also": also, "known": fails_too(defect, answer)}
+    return defect.model_copy(update=update)
 
 
 def _one(seen: Observation, row: int) -> Observation:
     rows = slice(row, row + 1)
-    return Observation(seen.raw[rows], seen.probabilities[rows], seen.predicted[rows], seen.labels[rows], seen.kind)
+    raised = {0: seen.raised[row]} if row in seen.raised else {}
+    return Observation(seen.raw[rows], seen.probabilities[rows], seen.predicted[rows], seen.labels[rows], seen.kind, raised=raised)

@@ -30,6 +30,7 @@ def root_causes(defects: Sequence[Defect], classes: Sequence[str]) -> tuple[Root
                 family=example.family,
                 range=range_of(members),
                 explained=sum(member.attribution is not None for member in members),
+                known=sum(bool(member.known) for member in members),
             )
         )
     return tuple(gravest_first(causes))

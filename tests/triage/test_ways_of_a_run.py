@@ -244,10 +244,15 @@ def test_defects_that_the_baseline_answered_count_also_where_probes_end_the_aski
     (tmp_path / "defects" / defect().id).mkdir(parents=True)
     monkeypatch.setattr(baseline, "baseline_worker", lambda *_: nullcontext(baseline.Baseline(worker, OutputKind.LOGITS)))
     monkeypatch.setattr(baseline, "_ask_of_probes", spent)
-    baseline.ask_baseline(work, work.domain)
+    asked(work)
     assert work.confirmer.defects[0].baseline == 0
     assert (work.against_baseline.asked, work.against_baseline.brought_in) == (1, 1)
     assert work.against_baseline.reason == "the budget ended"
+
+
+def asked(work: Any) -> None:
+    with baseline.BaselineModel(work, (0.0, 255.0)) as model:
+        baseline.ask_baseline(work, work.domain, model)
 
 
 def with_baseline(tmp_path: Path, **more: Any) -> Any:
@@ -260,7 +265,7 @@ def with_baseline(tmp_path: Path, **more: Any) -> Any:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"calls": 10}, "share of the budget was used up"),
+        ({"calls": 0}, "share of the budget was used up"),
         ({"wall": 4.0}, "the budget left 4 s"),
         ({"oracles": Switches.model_validate({"baseline_disagreement": False})}, "switches the oracle off"),
     ],
@@ -270,7 +275,7 @@ def test_where_there_is_no_room_for_a_second_model_none_is_started_and_the_recor
 ) -> None:
     monkeypatch.setattr(baseline, "Worker", lambda *_, **__: pytest.fail("a worker was started"))
     work = with_baseline(tmp_path, **more)
-    baseline.ask_baseline(work, work.domain)
+    asked(work)
     assert words in work.against_baseline.reason
     assert work.against_baseline.asked == 0
 
@@ -281,7 +286,7 @@ def test_a_baseline_that_cannot_be_fetched_is_not_the_candidates_fault(tmp_path:
 
     monkeypatch.setattr(baseline, "download_model", gone)
     work = with_baseline(tmp_path)
-    baseline.ask_baseline(work, work.domain)
+    asked(work)
     assert work.against_baseline.reason == "The model is gone"
 
 
