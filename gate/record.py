@@ -71,6 +71,8 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
         today=today or datetime.now(UTC).date(),
         candidate=blank.candidate,
         root_causes=blank.root_causes,
+        defects=blank.defects,
+        classes=blank.classes,
         advisory=advisory,
         metrics_at=lambda confidence: MetricsOnDemand(evidence, confidence),
     )
@@ -91,6 +93,7 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
             "reasons": reasons,
             "next_steps": _steps(blank, judgement.next_steps),
             "rules": judgement.rules,
+            "multiplicity": judgement.multiplicity,
             "metrics": metrics,
         }
     )

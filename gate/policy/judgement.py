@@ -1,6 +1,6 @@
 """The verdict out of what the rules came to: the worst status in the order error, fail, inconclusive, pass.
 
-No evidence is not a pass: without an execution, or without a rule that could be judged, the verdict is inconclusive at best.
+No evidence is not a pass: without an execution, or without a rule that holds, the verdict is inconclusive at best.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gate.metrics.catalogue import CATALOGUE
-from gate.result import Metric, RuleResult, Status, Verdict, exit_code_of
+from gate.result import Metric, Multiplicity, RuleResult, Status, Verdict, exit_code_of
 
 __all__ = ["WORST_FIRST", "Judgement", "judge"]
 
@@ -26,9 +26,12 @@ class Judgement:
     reasons: tuple[str, ...]  # what decided the verdict first
     next_steps: tuple[str, ...]
     rules: tuple[RuleResult, ...]  # in the policy's order
+    multiplicity: Multiplicity | None = None  # how many limits were allowed for; None: none was decided on an interval
 
 
-def judge(rules: tuple[RuleResult, ...], metrics: Mapping[str, Metric], *, advisory: bool) -> Judgement:
+def judge(
+    rules: tuple[RuleResult, ...], metrics: Mapping[str, Metric], *, advisory: bool, multiplicity: Multiplicity | None = None
+) -> Judgement:
     """One verdict out of the rules' outcomes, whatever their order.
 
     Args:
@@ -47,9 +50,10 @@ def judge(rules: tuple[RuleResult, ...], metrics: Mapping[str, Metric], *, advis
         verdict = Verdict.INCONCLUSIVE
         reasons.append("No mutant was run through the model, and no evidence is not a pass.")
         steps.insert(0, CATALOGUE["executions"].to_measure)
-    if not judged:
-        what = "Every rule of the policy was skipped" if rules else "The policy has no rules"
-        reasons.append(f"{what}, and no evidence is not a pass.")
+    nothing_held = _nothing_held(rules)
+    if nothing_held is not None and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE):
+        verdict = Verdict.INCONCLUSIVE
+        reasons.append(f"{nothing_held}, and no evidence is not a pass.")
         steps += [rule.next_step for rule in by_weight]
     told = [rule for rule in by_weight if rule.status not in (Status.PASS, Status.SKIPPED)]
     reasons += [f"{rule.id}: {rule.explanation}" for rule in told]
@@ -65,4 +69,16 @@ def judge(rules: tuple[RuleResult, ...], metrics: Mapping[str, Metric], *, advis
     exit_code = exit_code_of(verdict, advisory=advisory)
     if exit_code != exit_code_of(verdict):
         reasons.append(f"Advisory mode: the exit code is {exit_code} instead of {exit_code_of(verdict)}.")
-    return Judgement(verdict, exit_code, tuple(reasons), tuple(dict.fromkeys(step for step in steps if step)), rules)
+    return Judgement(verdict, exit_code, tuple(reasons), tuple(dict.fromkeys(step for step in steps if step)), rules, multiplicity)
+
+
+def _nothing_held(rules: tuple[RuleResult, ...]) -> str | None:
+    """Why the rules say nothing for the model although none of them blocks; None where they do say something."""
+    if not rules:
+        return "The policy has no rules"
+    left = {rule.status for rule in rules}
+    if left == {Status.SKIPPED}:
+        return "Every rule of the policy was skipped"
+    if left <= {Status.SKIPPED, Status.WAIVED}:
+        return "Every rule of the policy was waived or skipped"
+    return None

@@ -12,9 +12,23 @@ from gate.result import Metric
 if TYPE_CHECKING:
     from gate.policy.schema import Compare
 
-__all__ = ["breach", "comparison", "distance", "limit", "name_of", "number", "value_of"]
+__all__ = [
+    "allowed_change",
+    "breach",
+    "change",
+    "change_of",
+    "comparison",
+    "distance",
+    "gap",
+    "level",
+    "limit",
+    "name_of",
+    "number",
+    "value_of",
+]
 
 _LONGEST = 60
+_OF_BASELINE = " % of the baseline's value"
 _WORDS = {">": "more than", ">=": "at least", "<": "less than", "<=": "at most"}
 
 
@@ -58,11 +72,48 @@ def comparison(compare: Compare, spec: MetricSpec) -> str:
 
 def distance(value: float, threshold: Threshold, spec: MetricSpec) -> str:
     """How far a value is from a limit: ``14.0 points``, ``3``, ``0.4``."""
-    gap = abs(value - threshold.limit)
-    if spec.unit == COUNT and gap == int(gap):
-        return f"{int(gap):,}"
-    digits = f"{_scaled(gap, spec):.{_decimals(gap, spec)}f}"
-    return f"{digits} points" if spec.is_share else digits
+    return gap(value - threshold.limit, spec)
+
+
+def allowed_change(compare: Compare, spec: MetricSpec) -> str:
+    """What a comparison allows, as a noun: ``rise of 2 points``, ``drop of 10 % of the baseline's value``."""
+    amount = compare.max_rise if compare.max_rise is not None else compare.max_drop
+    assert amount is not None
+    much = f"{amount * 100:.12g} % of the baseline's value" if compare.relative else f"{_scaled(amount, spec):.12g}{_points(spec)}"
+    return f"{'rise' if compare.max_rise is not None else 'drop'} of {much}"
+
+
+def change(value: float, spec: MetricSpec, *, relative: bool = False) -> str:
+    """A change against the baseline: ``+5.2 points``, ``-3``, ``+52.0 % of the baseline's value``."""
+    return f"{_signed(value, spec, relative)}{_OF_BASELINE if relative else _points(spec)}"
+
+
+def change_of(
+    value: float, lower: float | None, upper: float | None, confidence: float | None, spec: MetricSpec, *, relative: bool = False
+) -> str:
+    """A change with its interval: ``+5.2 points (95 % interval +1.1 to +9.4)``."""
+    text = change(value, spec, relative=relative)
+    if lower is None or upper is None or confidence is None:
+        return text
+    ends = (_signed(bound, spec, relative) if math.isfinite(bound) else "no bound" for bound in (lower, upper))
+    return f"{text} ({level(confidence)} interval {' to '.join(ends)})"
+
+
+def gap(value: float, spec: MetricSpec, *, relative: bool = False) -> str:
+    """How far apart two values are: ``14.0 points``, ``3``, ``0.40``."""
+    if relative:
+        return f"{abs(value) * 100:.1f} % of the baseline's value"
+    size = abs(value)
+    if spec.unit == COUNT and size == int(size):
+        return f"{int(size):,}"
+    return f"{_scaled(size, spec):.{_decimals(size, spec)}f}{_points(spec)}"
+
+
+def level(confidence: float) -> str:
+    """A confidence, with digits enough to tell it from certainty: ``95 %``, ``99.86 %``, ``99.995 %``."""
+    rest = (1 - confidence) * 100
+    decimals = min(max(0, 1 - math.floor(math.log10(rest) + 1e-9)), 12)
+    return f"{round(100 - rest, decimals):.14g} %"
 
 
 def value_of(metric: Metric, value: float, spec: MetricSpec, *, apart_from: float | None = None) -> str:
@@ -83,6 +134,18 @@ def name_of(slice_name: str) -> str:
 
 def _scaled(value: float, spec: MetricSpec) -> float:
     return value * 100 if spec.is_share else value
+
+
+def _signed(value: float, spec: MetricSpec, relative: bool) -> str:
+    if relative:
+        return f"{value * 100:+.1f}"
+    if spec.unit == COUNT and value == int(value):
+        return f"{int(value):+,}"
+    return f"{_scaled(value, spec):+.{_decimals(value, spec)}f}"
+
+
+def _points(spec: MetricSpec) -> str:
+    return " points" if spec.is_share else ""
 
 
 def _unit(spec: MetricSpec) -> str:

@@ -172,7 +172,9 @@ def test_every_outcome_but_a_pass_says_what_to_do_next(tmp_path: Path) -> None:
         ("skip", Status.SKIPPED, Verdict.PASS),
     ],
 )
-def test_a_metric_this_run_cannot_produce_follows_on_missing(tmp_path: Path, on_missing: str, status: Status, verdict: Verdict) -> None:
+def test_case_26c_a_metric_this_run_cannot_produce_follows_on_missing(
+    tmp_path: Path, on_missing: str, status: Status, verdict: Verdict
+) -> None:
     rules = f"{{id: r, metric: long_tail_hit_rate, fail: '< 30%', on_missing: {on_missing}}}\n  - {{id: s, metric: executions, fail: 10}}"
     for given in ({"long_tail_hit_rate": metric("long_tail_hit_rate", None)}, {}):
         result, outcome = judged(tmp_path, rules, given)
@@ -284,7 +286,7 @@ def test_a_comparison_is_missing_and_never_hides_the_limit(tmp_path: Path) -> No
         Status.FAIL,
     ]
     assert [status(on_missing, 0.9)[0] for on_missing in ("inconclusive", "skip", "fail")] == [Status.FAIL] * 3
-    assert "measures no baseline" in status("skip", 0.1)[1]
+    assert "could not be compared with the baseline: no baseline was given; the policy skips the comparison then." in status("skip", 0.1)[1]
 
 
 def waiver(**more: str) -> str:
@@ -308,7 +310,7 @@ FAILS = {"defect_rate": metric("defect_rate", 0.34)}
     ],
 )
 def test_a_breach_is_waived_in_time_and_for_the_models_named(tmp_path: Path, fields: dict[str, str], covered: bool) -> None:
-    result, outcome = judged(tmp_path, RATE, FAILS, waiver(**fields))
+    result, outcome = judged(tmp_path, f"{RATE}\n  - {{id: s, metric: executions, fail: 10}}", FAILS, waiver(**fields))
     assert (outcome.status is Status.WAIVED) is covered
     assert result.verdict is (Verdict.PASS if covered else Verdict.FAIL)
     assert (outcome.waiver is not None) is covered
@@ -318,7 +320,17 @@ def test_a_breach_is_waived_in_time_and_for_the_models_named(tmp_path: Path, fie
         assert "over the limit of 20 %" in outcome.explanation
 
 
-def test_a_waiver_past_its_date_is_named_and_the_rule_counts_again(tmp_path: Path) -> None:
+def test_waivers_for_everything_are_no_pass(tmp_path: Path) -> None:
+    rules = (
+        f"{RATE}\n  - {{id: s, metric: executions, fail: 9999, on_breach: fail}}\n  - {{id: t, metric: hangs, fail: 1, on_missing: skip}}"
+    )
+    result, _ = judged(tmp_path, rules, FAILS, waiver() + waiver(rule="s"))
+    assert [rule.status for rule in result.rules] == [Status.WAIVED, Status.WAIVED, Status.SKIPPED]
+    assert (result.verdict, result.exit_code) == (Verdict.INCONCLUSIVE, 4)
+    assert result.reasons[0] == "Every rule of the policy was waived or skipped, and no evidence is not a pass."
+
+
+def test_case_26b_a_waiver_past_its_date_is_named_and_the_rule_counts_again(tmp_path: Path) -> None:
     result, outcome = judged(tmp_path, RATE, FAILS, waiver(expires="2026-11-01"))
     assert (outcome.status, result.exit_code) == (Status.FAIL, 1)
     assert "The waiver by @team (Known glare) expired on 2026-11-01, so the rule counts again." in outcome.explanation
