@@ -40,6 +40,7 @@ from gate.corpus.corpus_file import CORPUS, CorpusHead, CorpusWriter, read_corpu
 from gate.corpus.export import half_of
 from gate.corpus.locate import corpus_of
 from gate.coverage.map_file import SEEDS_MAP, MapContents, write_map
+from gate.deciding import Ending
 from gate.domains.image import picture
 from gate.domains.image.dataset import ImageSet, load_images
 from gate.domains.image.domain import ImageDomain
@@ -409,6 +410,7 @@ def _fuzz(
     paired = None if baseline is None else PairedJudge(work, domain, baseline, clean, preflight.predicted, sets.get("long_tail"))
     if paired is not None:
         work.budget.pairing = lambda: paired.expected_seconds
+    campaign.ending = ending = Ending(work, pairs=None if paired is None else paired.update)
     work.events.emit("phase", name="fuzz")
     work.deadline.begin("the campaign ran", Stage.FUZZ)
     open_campaign(work, worker, domain, preflight, clean.value_range)
@@ -420,6 +422,7 @@ def _fuzz(
     if paired is not None:
         _too_late(work, paired.update)
         work.budget.pairing = float  # what was not done by now is left out
+    ending.conclude()
     begin(work)
     _too_late(work, lambda: simplify(work, worker, domain, preflight))
     if "long_tail" in sets:

@@ -32,10 +32,19 @@ def blind_steps(domain: InputDomain, keys: np.ndarray, slots: int) -> Steps:
         keys: uint64 [S], one for each seed input, of (campaign seed, its identity).
         slots: steps of each; S * slots steps come back, seed input by seed input.
     """
-    own = hashed(keys[:, None], np.arange(slots, dtype=np.uint64)).reshape(-1)
-    operators = (uniforms(own, 0) * len(domain.natural)).astype(np.int64)
+    own = _own(keys, slots)
+    operators = _operators(domain, own)
     draws = (hashed(own, 2) >> np.uint64(33)).astype(np.int64)
     return domain.steps(operators, 1.0 - uniforms(own, 1), draws)
+
+
+def _own(keys: np.ndarray, slots: int) -> np.ndarray:
+    own: np.ndarray = hashed(keys[:, None], np.arange(slots, dtype=np.uint64)).reshape(-1)
+    return own
+
+
+def _operators(domain: InputDomain, own: np.ndarray) -> np.ndarray:
+    return (uniforms(own, 0) * len(domain.natural)).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -152,6 +161,10 @@ class JudgingArm:
             self._seeds[np.repeat(seeds, self._slots)], blind_steps(self._domain, self._keys[seeds], self._slots)
         )
         return made
+
+    def operators_of(self, seeds: np.ndarray) -> np.ndarray:
+        """int64 [S, slots]: the operators, among the natural ones, of S seed inputs' mutants, whether or not they have been made."""
+        return _operators(self._domain, _own(self._keys[seeds], self._slots)).reshape(-1, self._slots)
 
     @property
     def mutants_per_seed(self) -> int:

@@ -223,6 +223,8 @@ class Campaign:
             operators={name: OperatorCount() for name in search.operators},
         )
         self._lifecycle = Lifecycle(self.outcome.states, events)
+        # Asked before a step is proposed, once the steps until then have been taken: why the campaign should end already; None: it goes on.
+        self.ending: Callable[[], str | None] | None = None
 
     def run(self) -> CampaignOutcome:
         """Runs until there is a reason to stop; the outcome so far is in ``outcome`` also while it runs.
@@ -340,6 +342,8 @@ class Campaign:
         if self._ending is None and self._stop():
             self._ending = "interrupted"
         self._ending = self._ending or self._budget.ended(sum(self._proposed.values()))
+        if self._ending is None and self.ending is not None:
+            self._ending = self.ending()
         # Unlike the others, this one may pass: a step in flight may cover something new.
         return self._ending or ("saturated" if self._saturated else None)
 
