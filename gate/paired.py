@@ -101,6 +101,7 @@ class PairedJudge:
         try:
             self._ask()
         except Interrupted:
+            self._late = "the run was interrupted"
             raise
         except BudgetSpent as error:
             self._late = why_left_out(error)
@@ -183,26 +184,28 @@ class PairedJudge:
             outcome = Outcome(none[:, None], answers, none.astype(np.int64) - 1, none, failed=answers != np.tile(labels, repeat))
             told = Answers.of(outcome, repeat, work.judging.aggregate)
             failed[which], predicted[which], confidence[which] = told.failed, answers[told.told], surest[told.told]
-        shape = valid.shape
-        columns = (failed.reshape(shape), predicted.reshape(shape), confidence.reshape(shape))
-        for seed, fails, classes, sure in zip(seeds.tolist(), *(column.tolist() for column in columns), strict=True):
-            self._judged[work.seeds.ids[seed]] = BaselineSeed(failed=fails, predicted=classes, confidence=sure)
+        for row, seed in enumerate(seeds.tolist()):
+            own = slice(row * valid.shape[1], (row + 1) * valid.shape[1])
+            self._judged[work.seeds.ids[seed]] = BaselineSeed(
+                failed=failed[own].tolist(), predicted=predicted[own].tolist(), confidence=confidence[own].tolist()
+            )
 
     def _note(self) -> None:
-        work, reason = self._work, self._over or self._late
+        work, why = self._work, self._over or self._late
+        reason = None if why is None else f"the baseline was not run on all of the candidate's inputs: {why}"
         clean, tail = self._answers, self._tail_answers
         summary = work.against_baseline or BaselineSummary(reason=_NOT_ASKED)
         update = {
             "clean": 0 if clean is None else len(clean),
             "long_tail": 0 if tail is None else len(tail),
             "judged": len(self._judged),
-            "paired_reason": reason,
+            "paired_reason": why,
             "executions": self._model.executions,
             "seconds": round(self._model.seconds, 3),
         }
         work.against_baseline = summary.model_copy(update=update)
         if clean is None:
-            work.baseline_evidence, work.baseline_reason = None, f"the baseline could not be compared with: {reason}"
+            work.baseline_evidence, work.baseline_reason = None, f"the baseline was not run on the candidate's inputs: {why}"
             return
         work.baseline_reason = None
         work.baseline_evidence = BaselineEvidence(
@@ -215,17 +218,15 @@ class PairedJudge:
 
 
 def note_known(work: Work) -> None:
-    """Notes in ``work.baseline_evidence`` how many of the defects that are counted one by one the baseline has too. To be called last."""
+    """Notes in ``work.baseline_evidence`` how many of the defects that are counted one by one the baseline has too. To be called last.
+
+    Where it was not asked about all of one kind, nothing is said of that kind.
+    """
     if work.baseline_evidence is None or work.confirmer is None:
         return
-    defects = work.confirmer.defects
-    crashes = [defect.known for defect in defects if defect.oracle == Crash.name]
-    broken = [defect.known for defect in defects if defect.oracle == NonFinite.name]
-    work.baseline_evidence = work.baseline_evidence.model_copy(
-        update={
-            "crash_defects": len(crashes),
-            "known_crashes": sum(map(bool, crashes)),
-            "nonfinite_defects": len(broken),
-            "known_nonfinite": sum(map(bool, broken)),
-        }
-    )
+    said: dict[str, int] = {}
+    for oracle, all_of_them, shared in ((Crash, "crash_defects", "known_crashes"), (NonFinite, "nonfinite_defects", "known_nonfinite")):
+        known = [defect.known for defect in work.confirmer.defects if defect.oracle == oracle.name]
+        if None not in known:
+            said |= {all_of_them: len(known), shared: sum(map(bool, known))}
+    work.baseline_evidence = work.baseline_evidence.model_copy(update=said)

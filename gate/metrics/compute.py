@@ -23,6 +23,7 @@ from gate.metrics.judging import defect_rate, mutant_failure_rate, robust_margin
 from gate.metrics.long_tail_hits import long_tail_hit_rate
 from gate.metrics.marks import universal_mark_rate
 from gate.metrics.measured import missing
+from gate.metrics.paired import beside_baseline
 from gate.metrics.regression import regression_rate
 from gate.metrics.search import defect_density, defects_per_1k_executions
 from gate.result import Metric
@@ -79,4 +80,6 @@ def compute(evidence: Evidence, *, confidence: float = 0.95) -> dict[str, Metric
 
 def measure(name: str, evidence: Evidence, confidence: float) -> Metric:
     """One metric of the catalogue; see ``compute``, which gives them all."""
-    return missing(name, _NOT_MEASURED[name]) if name in _NOT_MEASURED else _MEASURES[name](evidence, confidence)
+    if name in _NOT_MEASURED:
+        return missing(name, _NOT_MEASURED[name])
+    return beside_baseline(name, _MEASURES[name](evidence, confidence), evidence, confidence)
