@@ -41,7 +41,7 @@ _PARTS = 12
 # The path is walked in a stretched variable v, far enough out for the heaviest tail, that of a single observation.
 _NODES: Floats = np.arange(_PART * _PARTS, dtype=np.float64) * _STEP
 _SINH, _COSH = np.sinh(_NODES), np.cosh(_NODES)
-_BEND = 4.0  # the most that the path bends
+_BEND, _BEND_BACK = 4.0, 1.0  # the most that the path bends to the right and to the left, where other poles lie
 _NEGLIGIBLE = 1e-17
 _NEVER = -1e3  # stands for the logarithm of zero
 _TOLERANCE = 1e-11
@@ -142,6 +142,8 @@ class _Tail:
             return _NEVER
         if float(scales.min()) >= 0:
             return 0.0
+        if float(self._times @ scales) > 0:  # the path would be on the wrong side of the bulk
+            return math.log1p(-math.exp(self(-scales)))
         scaled = scales / top  # the sign of the sum stays; the nearest pole is at 1
         saddle, width, bend = self._saddle(scaled)
         area, height = 0.0, 0.0
@@ -181,4 +183,4 @@ class _Tail:
         self._near = at
         third = 2 * float(self._times @ shares**3) - 2 / at**3
         width = 1 / math.sqrt(curve)
-        return at, width, min(max(third * width / (3 * curve), -_BEND), _BEND)
+        return at, width, min(max(third * width / (3 * curve), -_BEND_BACK), _BEND)
