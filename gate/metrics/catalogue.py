@@ -190,10 +190,11 @@ _SPECS = (
         name="negative_flip_rate",
         unit=SHARE,
         kind="quality",
-        meaning="The share of samples which the baseline gets right and the candidate gets wrong.",
+        meaning="The share of samples (clean, long-tail and changed ones) which the baseline gets right and the candidate gets wrong.",
         higher_is_worse=True,
         next_step="Look at the samples that flipped before replacing the baseline.",
-        to_measure=_NOT_YET,
+        to_measure="Name the model in production with --baseline, and give a budget that lasts until it has been run, too.",
+        slices=("class", "family", "long_tail_kind"),
         interval=True,
     ),
     MetricSpec(

@@ -39,7 +39,7 @@ NAMES = [
     "preflight_faults",
     "executions",
 ]
-NOT_MEASURED = {"canary_recall", "negative_flip_rate"}
+NOT_MEASURED = {"canary_recall"}
 
 
 def evidence(**more: Any) -> Evidence:

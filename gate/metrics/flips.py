@@ -1,0 +1,135 @@
+"""``negative_flip_rate``: what the baseline gets right and the candidate gets wrong.
+
+A negative flip is a sample that the old model classifies rightly and the new one does not. Source: S. Yan et al., "Positive-Congruent
+Training: Towards Regression-Free Model Updates", CVPR 2021.
+
+There are three kinds of samples: the clean set, the long-tail set, and the mutants of judged seed inputs that both models read rightly. Of
+each kind the rate is a mean over inputs: of the first two the share of samples that flip, of the third the mean, over seed inputs, of the
+share of valid mutants that flip. The metric is the mean of these parts, each weighing the same: were all samples thrown together, a larger
+budget, which brings more mutants, would move the rate by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gate.metrics.evidence import Evidence
+from gate.metrics.measured import class_names, measured, missing
+from gate.metrics.paired_sample import Pair, groups_of, pairs_of
+from gate.metrics.reweighting import Interval, reweighted_mean
+from gate.metrics.sequences import mean_sequence
+from gate.result import Metric
+
+__all__ = ["negative_flip_rate"]
+
+Floats = NDArray[np.float64]
+
+_NAME = "negative_flip_rate"
+_CLEAN, _TAIL, _JUDGING = "clean", "long_tail", "judging"
+
+
+def negative_flip_rate(evidence: Evidence, confidence: float) -> Metric:
+    """Mean of up to three shares: of clean samples, of long-tail samples, and of judged seed inputs' mutants; see above.
+
+    The parts do not depend on each other: whether a seed input was judged follows from chance, and a judged one has not flipped on its
+    clean sample. So their intervals combine as variances do (MOVER: G. Y. Zou and A. Donner, "Construction of confidence limits about
+    effect measures: a general approach", Statistics in Medicine 27, 2008). Where they must hold at any moment, they share the error
+    instead (Bonferroni).
+    """
+    if evidence.baseline is None:
+        return missing(_NAME, evidence.baseline_reason or "no baseline was given", evidence=evidence)
+    parts: dict[str, Floats] = {}
+    labels: dict[str, Sequence[int]] = {}
+    clean, tail = _clean(evidence), _tail(evidence)
+    if clean is not None and evidence.clean is not None:
+        parts[_CLEAN], labels[_CLEAN] = clean, evidence.clean.labels
+    if tail is not None and evidence.long_tail is not None:
+        parts[_TAIL], labels[_TAIL] = tail, evidence.long_tail.labels
+    pairs = pairs_of(evidence)
+    if pairs:
+        parts[_JUDGING], labels[_JUDGING] = _judging(pairs), [pair.candidate.label for pair in pairs]
+    if not parts:
+        reason = evidence.baseline.reason or "the baseline was run on no sample that the candidate was run on"
+        return missing(_NAME, reason, n=0, evidence=evidence)
+
+    def of(some: Mapping[str, Floats]) -> Metric:
+        return _mean_of_parts(some, confidence, anytime=evidence.decide == "early")
+
+    slices = {
+        "class": {name: of(some) for name, some in _by_class(evidence, parts, labels).items()},
+        "family": {name: of({_JUDGING: _judging(some)}) for name, some in groups_of(evidence, pairs, "family").items()},
+        "long_tail_kind": {} if tail is None else {name: of({_TAIL: some}) for name, some in _by_kind(evidence, tail).items()},
+    }
+    extra = {name: float(values.mean()) for name, values in parts.items()}
+    return of(parts).model_copy(update={"slices": {by: some for by, some in slices.items() if some}, "extra": extra})
+
+
+def _clean(evidence: Evidence) -> Floats | None:
+    """[N] 1 where the sample flips; None where the baseline was not run on the set."""
+    assert evidence.baseline is not None
+    if evidence.clean is None or not evidence.clean.labels or len(evidence.baseline.correct) != len(evidence.clean.labels):
+        return None
+    return np.array(evidence.baseline.correct, dtype=np.float64) * ~np.array(evidence.clean.correct, dtype=np.bool_)
+
+
+def _tail(evidence: Evidence) -> Floats | None:
+    assert evidence.baseline is not None
+    if evidence.long_tail is None or not evidence.long_tail.labels:
+        return None
+    labels, theirs = np.array(evidence.long_tail.labels), np.array(evidence.baseline.long_tail)
+    if len(theirs) != len(labels):
+        return None
+    return np.asarray((theirs == labels) & (np.array(evidence.long_tail.predicted) != labels), dtype=np.float64)
+
+
+def _judging(pairs: Sequence[Pair]) -> Floats:
+    """[n] the share of each seed input's mutants that flip."""
+    shares = []
+    for pair in pairs:
+        ours, theirs = pair.failures(lambda seed, mutant: mutant.failed)
+        shares.append(sum(mine and not known for mine, known in zip(ours, theirs, strict=True)) / len(ours))
+    return np.array(shares, dtype=np.float64)
+
+
+def _by_class(evidence: Evidence, parts: Mapping[str, Floats], labels: Mapping[str, Sequence[int]]) -> dict[str, dict[str, Floats]]:
+    names = class_names(evidence)
+    found: dict[str, dict[str, Floats]] = {}
+    for label in sorted({label for some in labels.values() for label in some}):
+        of_class = {part: values[np.array(labels[part]) == label] for part, values in parts.items()}
+        found[names.get(label, str(label))] = {part: values for part, values in of_class.items() if len(values)}
+    return found
+
+
+def _by_kind(evidence: Evidence, tail: Floats) -> dict[str, Floats]:
+    assert evidence.long_tail is not None
+    kinds = np.array(evidence.long_tail.kinds, dtype=object)
+    return {kind: tail[kinds == kind] for kind in sorted(set(evidence.long_tail.kinds))}
+
+
+def _mean_of_parts(parts: Mapping[str, Floats], confidence: float, *, anytime: bool) -> Metric:
+    """``n`` counts inputs: a judged seed input is a clean sample, too."""
+    level = 1 - (1 - confidence) / len(parts) if anytime else confidence
+    values, below, above = [], [], []
+    for part, flips in parts.items():
+        value = float(flips.mean())
+        lower, upper = _interval(flips, level, anytime=anytime and part == _JUDGING)
+        values.append(value)
+        below.append(max(0.0, value - lower))
+        above.append(max(0.0, upper - value))
+    together = sum if anytime else _root_of_squares
+    rate = sum(values) / len(values)
+    interval = (max(0.0, rate - together(below) / len(parts)), min(1.0, rate + together(above) / len(parts)))
+    inputs = sum(len(flips) for part, flips in parts.items() if part != _JUDGING or _CLEAN not in parts)
+    return measured(_NAME, rate, n=inputs, interval=interval, confidence=confidence)
+
+
+def _interval(flips: Floats, confidence: float, *, anytime: bool) -> Interval:
+    return (mean_sequence if anytime else reweighted_mean)(flips, confidence)
+
+
+def _root_of_squares(distances: Sequence[float]) -> float:
+    return math.sqrt(sum(distance * distance for distance in distances))
