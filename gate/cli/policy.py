@@ -1,58 +1,87 @@
-"""``gate policy``: check policy files, show one in words, list the shipped ones."""
+"""``gate policy``: check policy files, show one, list the shipped ones, preview a domain, print the schema."""
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import click
 
 __all__ = ["command"]
 
+_LONGEST_LINE = 4_000  # characters
 
-@click.group(name="policy", help="Check, show, list and preview policies.")
+
+@click.group(name="policy", help="Check, show, list, preview and calibrate policies.")
 def command() -> None:
     """The group; see the commands."""
 
 
-@command.command(help="Check policy files (or shipped names): exit 0 when all are sound, 2 otherwise.")
+_TODAY = click.option(
+    "--today", type=click.DateTime(["%Y-%m-%d"]), metavar="DATE", help="Waivers are in force or not on this day, as 2027-03-31; UTC today."
+)
+
+
+@command.command(
+    help="Check policy files (or shipped names): exit 0 when all are sound, 2 otherwise. Warnings do not count but by --strict."
+)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-def check(files: tuple[str, ...]) -> None:
-    """Loads every file and says of each what it holds or what is wrong; the error at the end is the first one, or sums them up."""
-    import datetime
-
+@click.option("--strict", is_flag=True, help="Warnings count as errors.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="What is printed.")
+@_TODAY
+def check(files: tuple[str, ...], strict: bool, form: str, today: datetime.datetime | None) -> None:
+    """Loads every file, says what is wrong with what its rules would do, and raises the error of the one that does not load."""
     from gate.errors import PolicyError
-    from gate.policy import load_policy
+    from gate.policy.checked import as_json, checked, in_words
+    from gate.report.text import visible
 
-    today = datetime.datetime.now(tz=datetime.UTC).date()
-    errors: list[PolicyError] = []
-    for file in files:
-        try:
-            loaded = load_policy(file)
-        except PolicyError as error:
-            errors.append(error)
-            if len(files) > 1:
-                click.echo(f"{file}: {error}", err=True)
-            continue
-        policy = loaded.policy
-        click.echo(f"{file}: ok, {len(policy.rules)} rules, {len(policy.waivers)} waivers, {loaded.info.digest}")
-        for waiver in policy.waivers:
-            if waiver.expires < today:
-                click.echo(f"{file}: the waiver of {waiver.rule} by {waiver.owner} expired on {waiver.expires}; the rule counts again")
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise PolicyError(f"{len(errors)} of {len(files)} policies have errors.", hint="See the messages above.")
+    day = _day(today)
+    reports = [checked(file, today=day, strict=strict) for file in files]
+    unsound = sum(not report.sound for report in reports)
+    if form == "json":
+        click.echo(as_json(reports), nl=False)
+        if unsound:
+            click.get_current_context().exit(2)
+        return
+    if len(reports) == 1 and reports[0].error is not None:
+        raise reports[0].error
+    for report in reports:
+        for line in in_words(report):
+            click.echo(visible(line, _LONGEST_LINE, isolate=False), err=not report.sound)
+    if unsound:
+        raise PolicyError(f"{unsound} of {len(files)} policies are not sound.", hint="See the messages above.")
 
 
-@command.command(help="Show a policy in words, as it is in force after extends.")
+@command.command(help="Show a policy as it is in force after extends: in words, as one YAML file that needs no other, or as JSON.")
 @click.argument("name", metavar="NAME")
-def show(name: str) -> None:
-    """Prints the description of a shipped policy or a file."""
-    import datetime
-
+@click.option("--format", "form", type=click.Choice(["text", "yaml", "json"]), default="text", show_default=True, help="What is printed.")
+@_TODAY
+def show(name: str, form: str, today: datetime.datetime | None) -> None:
+    """Prints a shipped policy or a file."""
     from gate.policy import describe, load_policy
+    from gate.policy.merged import as_json, as_yaml
 
-    click.echo(describe(load_policy(name), today=datetime.datetime.now(tz=datetime.UTC).date()), nl=False)
+    loaded, day = load_policy(name), _day(today)
+    match form:
+        case "yaml":
+            text = as_yaml(loaded)
+        case "json":
+            text = as_json(loaded, today=day)
+        case _:
+            text = describe(loaded, today=day)
+    click.echo(text, nl=False)
+
+
+@command.command(help="Print the JSON Schema of policy files, for editors that complete and check while you write.")
+def schema() -> None:
+    """Prints what docs/schemas/policy-1.schema.json holds."""
+    from gate.policy.schema_file import text
+
+    click.echo(text(), nl=False)
+
+
+def _day(given: datetime.datetime | None) -> datetime.date:
+    return (given or datetime.datetime.now(tz=datetime.UTC)).date()
 
 
 @command.command(help="Write a contact sheet: every operator at a quarter, half, three quarters and all of its limit, on your own seeds.")

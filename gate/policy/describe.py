@@ -47,7 +47,9 @@ def describe(loaded: LoadedPolicy, *, today: datetime.date) -> str:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(" ".join(text.split()), _WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+    return textwrap.wrap(
+        " ".join(text.split()), _WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _effort(policy: Policy) -> Iterator[str]:

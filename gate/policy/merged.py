@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import io
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +17,7 @@ from gate.policy.load import LoadedPolicy
 from gate.policy.schema import Policy
 from gate.policy.threshold import Threshold
 
-__all__ = ["as_data", "as_yaml", "dump", "origin_of_rule"]
+__all__ = ["as_data", "as_json", "as_yaml", "dump", "origin_of_rule"]
 
 _LONG = 140
 
@@ -31,6 +33,23 @@ def as_yaml(loaded: LoadedPolicy) -> str:
     """One file that needs no other, ending in a newline."""
     head = f"# {loaded.info.source} as it is in force after extends: {loaded.info.digest}\n"
     return head + dump(as_data(loaded.policy))
+
+
+def as_json(loaded: LoadedPolicy, *, today: datetime.date) -> str:
+    """The policy with its digest, which file set every key of each rule, and which waivers are in force on ``today``."""
+    waivers = [
+        {"rule": waiver.rule, "owner": waiver.owner, "expires": str(waiver.expires), "in_force": waiver.expires >= today}
+        for waiver in loaded.policy.waivers
+    ]
+    said = {
+        "source": loaded.info.source,
+        "digest": loaded.info.digest,
+        "policy": as_data(loaded.policy),
+        "origins": {rule.id: origin_of_rule(loaded, rule.id) for rule in loaded.policy.rules},
+        "today": str(today),
+        "waivers": waivers,
+    }
+    return json.dumps(said, indent=2, ensure_ascii=True) + "\n"
 
 
 def dump(data: Mapping[str, Any]) -> str:

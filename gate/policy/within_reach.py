@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import math
 
-from gate.metrics import Evidence, compute
+from gate.metrics import Evidence
 from gate.metrics.catalogue import CATALOGUE, COUNT, SEVERITY
+from gate.metrics.compute import measure
 from gate.metrics.evidence import JudgedSeed
 from gate.policy.schema import Policy
 from gate.result import Metric
@@ -55,7 +56,7 @@ def extremes(metric: str, policy: Policy, confidence: float) -> tuple[Metric, Me
     each = min(policy.judging.mutants_per_seed, 8)  # all alike, so that their number changes no interval
     early = policy.decide == "early"
     for count in sorted({min(seeds, _ENOUGH), seeds}):
-        none, all_ = (_computed(count, each, fails, early, confidence)[metric] for fails in (False, True))
+        none, all_ = (measure(metric, _made(count, each, fails, early), confidence) for fails in (False, True))
         if count == seeds or _settles(none, all_):
             return none, all_
     return None
@@ -67,8 +68,8 @@ def _settles(none: Metric, all_: Metric) -> bool:
     return max(widths) < 0.005
 
 
-@functools.lru_cache(maxsize=64)
-def _computed(seeds: int, each: int, fails: bool, early: bool, confidence: float) -> dict[str, Metric]:
+@functools.lru_cache(maxsize=16)
+def _made(seeds: int, each: int, fails: bool, early: bool) -> Evidence:
     row = JudgedSeed(
         seed_id="s",
         label=0,
@@ -80,7 +81,7 @@ def _computed(seeds: int, each: int, fails: bool, early: bool, confidence: float
         predicted=(1 if fails else 0,) * each,
         confidence=(1.0,) * each,
     )
-    evidence = Evidence(
+    return Evidence(
         seed=0,
         classes=("a", "b"),
         judged=tuple(row.model_copy(update={"seed_id": f"s{number}"}) for number in range(seeds)),
@@ -88,4 +89,3 @@ def _computed(seeds: int, each: int, fails: bool, early: bool, confidence: float
         positive=(0,),
         decide="early" if early else "end",
     )
-    return compute(evidence, confidence=confidence)

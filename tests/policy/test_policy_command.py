@@ -46,7 +46,7 @@ def test_check_accepts_good_files_and_says_which_waivers_expired(tmp_path: Path)
     result = call("check", str(path), "smoke")
     assert result.exit_code == 0
     assert "ok, 1 rules, 1 waivers, sha256:" in result.output
-    assert "the waiver of r by @t expired on 2020-01-01" in result.output
+    assert f"{path}:4: warning: r: The waiver of r by @t expired on 2020-01-01; the rule counts again." in result.output
 
 
 def test_check_raises_the_error_of_a_bad_file(tmp_path: Path) -> None:
@@ -63,7 +63,8 @@ def test_check_goes_through_all_files_and_tells_every_error(tmp_path: Path) -> N
         (tmp_path / name).write_text(text)
     result = call("check", *(str(tmp_path / name) for name in ("two.yaml", "one.yaml", "three.yaml")))
     assert isinstance(result.exception, PolicyError)
-    assert "2 of 3 policies" in str(result.exception)
+    assert "2 of 3 policies are not sound" in str(result.exception)
+    assert result.exception.exit_code == 2
     assert "has no name" in result.stderr
     assert "'extra'" in result.stderr
     assert "one.yaml: ok" in result.stdout
