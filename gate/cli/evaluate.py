@@ -19,13 +19,10 @@ def command(run: Path, policy: str, out: Path | None, advisory: bool | None) -> 
     from rich.console import Console
 
     from gate.afterwards import evaluate_again, write_elsewhere
-    from gate.report.text import visible
     from gate.terminal.verdict import show_result
 
     result = evaluate_again(run, policy, advisory=advisory)
     if out is not None:
         write_elsewhere(result, run, out)
-    show_result(result, Console())
-    if out is not None:
-        click.echo(f"report:  {visible(out / 'report.html')}")
+    show_result(result, Console(), run=run, report=out)
     return result.exit_code

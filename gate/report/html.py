@@ -26,12 +26,11 @@ from gate.report.choices import choices_page
 from gate.report.coverage import evidence_flags, false_note
 from gate.report.coverage_tables import coverage_page
 from gate.report.decided import (
-    comparison_in_words,
     distance_in_words,
     early_in_words,
-    known_in_words,
     level_in_words,
     multiplicity_in_words,
+    rise_in_words,
     saved_by,
 )
 from gate.report.feature_map import map_page
@@ -312,12 +311,11 @@ def _rule(rule: RuleResult, flags: Mapping[str, str], anchors: Mapping[str, str]
         "id": rule.id,
         "metric": rule.metric,
         "status": rule.status.value,
-        "known": known_in_words(rule),
+        "known": rule.known,
         "kind_words": "about the model" if rule.kind == "quality" else "about the evidence",
         **_seen(rule),
         "slice": rule.slice,
         "distance": distance_in_words(rule),
-        "comparison": comparison_in_words(rule),
         "level": level_in_words(rule),
         "explanation": rule.explanation,
         "meaning": meaning(rule.metric, rule),
@@ -340,6 +338,7 @@ def _seen(rule: RuleResult) -> dict[str, Any]:
             "interval": difference_interval(paired.lower, paired.upper, rule.unit, paired.confidence),
             "bar": None,
             "rise": plot,
+            "beside": "",
             "limits": f"{amount(paired.candidate, rule.unit)} here, {amount(paired.baseline, rule.unit)} in the baseline; {rule.compare}",
         }
     skipped = rule.status is Status.SKIPPED
@@ -348,7 +347,8 @@ def _seen(rule: RuleResult) -> dict[str, Any]:
         "interval": rule_interval(rule),
         "bar": None if skipped else _bar(rule, limit_of(rule)),
         "rise": plot,
-        "limits": "; ".join(part for part in (limits_in_words(rule), rule.compare) if part),
+        "beside": f"{rise_in_words(rule.paired, rule.unit)}; it {rule.compare}" if plot is not None and rule.paired is not None else "",
+        "limits": limits_in_words(rule),
     }
 
 

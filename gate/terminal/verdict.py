@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.console import Console
 from rich.text import Text
 
 from gate.pipeline import Outcome
+from gate.report.beside_baseline import flips_in_words
+from gate.report.canaries import silence_in_words
 from gate.report.coverage import about, criterion_name, false_note, progress_of, remark, reported
+from gate.report.decided import early_in_words
 from gate.report.releases import releases_in_words
 from gate.report.shortcuts import shortcut_in_words, shortcuts_of
 from gate.report.text import visible
 from gate.result import Result, Verdict
+from gate.terminal.closing import closing_lines
 
 __all__ = ["show_result", "show_verdict"]
 
@@ -21,22 +27,23 @@ _REASONS = 5
 def show_verdict(outcome: Outcome, console: Console | None = None) -> None:
     """Prints the end of a run to standard output."""
     console = console or Console()
-    show_result(outcome.result, console)
-    console.print(Text(f"report:  {outcome.folder / 'report.html'}"), soft_wrap=True)
     if outcome.published is not None:
         console.print(Text(f"MLflow:  run {outcome.published}"), soft_wrap=True)
     if outcome.publish_problem is not None:
         console.print(Text(f"MLflow:  not recorded: {outcome.publish_problem}", style="red"), soft_wrap=True)
+    show_result(outcome.result, console, run=outcome.folder, report=outcome.folder)
 
 
-def show_result(result: Result, console: Console) -> None:
-    """Prints verdict, reasons, next steps, what is new since the earlier run, shortcuts, the coverage reported, and whether it is false."""
-    name = result.candidate.resolved_uri
-    head = Text.assemble((f" {str(result.verdict).upper()} ", _STYLES[result.verdict] + " reverse"), " ", visible(name, isolate=False))
-    if result.policy is not None:
-        head.append(f" under policy {visible(result.policy.name, isolate=False)}")
-    head.append(f" (exit {result.exit_code}{', advisory' if result.advisory else ''})", style="dim")
-    console.print(head, soft_wrap=True)
+def show_result(result: Result, console: Console, *, run: Path, report: Path | None) -> None:
+    """Prints reasons, next steps, what is new, shortcuts, how it was decided and the coverage reported; then the five lines.
+
+    Args:
+        result: the finished run, or the same one judged again.
+        console: where to.
+        run: the run's folder.
+        report: the folder with the renderings of ``result``; None: none were written.
+    """
+    console.print(Text("reasons:"))
     for reason in result.reasons[:_REASONS]:
         console.print(Text(f"  - {visible(reason, isolate=False)}"), soft_wrap=True)
     if len(result.reasons) > _REASONS:
@@ -50,12 +57,22 @@ def show_result(result: Result, console: Console) -> None:
         console.print(
             Text(f"  ! shortcut or backdoor: {visible(shortcut_in_words(mark, result), isolate=False)}", style="bold red"), soft_wrap=True
         )
+    for told in (early_in_words(result), silence_in_words(result), flips_in_words(result)):
+        if told is not None:
+            console.print(Text(f"  {visible(told, isolate=False)}"), soft_wrap=True)
     criterion = reported(result)
     if criterion is not None:
         console.print(Text(f"coverage: {_coverage(result, criterion)}"), soft_wrap=True)
     alarm = false_note(result)
     if alarm is not None:
         console.print(Text(f"  ! {visible(alarm, isolate=False)}", style="bold yellow"), soft_wrap=True)
+    console.print()
+    for line in closing_lines(result, run=run, report=report):
+        shown = Text(str(line))
+        if line.label == "verdict":
+            start = len(str(line)) - len(line.text)
+            shown.stylize(_STYLES[result.verdict], start, start + len(result.verdict))
+        console.print(shown, soft_wrap=True)
 
 
 def _coverage(result: Result, criterion: str) -> str:

@@ -63,6 +63,10 @@ HOSTILE = (
     "]]> &amp; {{ 7 * 7 }} {% raw %} \ufffe\uffff 🐈‍⬛",
 )
 
+_MORE = (
+    "About 2,400 seed inputs (300 so far) would decide it if the value stays: about 64,000 executions (--executions 64000), where there "
+    "are seed inputs enough."
+)
 _OPERATORS = {
     "rotation": "geometry",
     "gaussian_noise": "noise",
@@ -272,6 +276,7 @@ def _rules(metrics: dict[str, Metric], verdict: Verdict) -> tuple[RuleResult, ..
             if unsure
             else "defect_rate is 3.1 % (95 % interval 2.7 to 3.6 %), within the limit of 20 %.",
             warn="> 0.10",
+            **({"next_step": _MORE} if unsure else {}),
         ),
         _rule(
             "weakest-class",

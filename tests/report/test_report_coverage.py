@@ -48,7 +48,7 @@ def words_of(page: str) -> str:
 
 def terminal_of(result: Result) -> str:
     console = Console(file=io.StringIO(), width=200)
-    show_result(result, console)
+    show_result(result, console, run=Path("out"), report=Path("out"))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

@@ -29,7 +29,7 @@ def marked(folder: Path, *marks: UniversalMark, verdict: Verdict = Verdict.FAIL,
 
 def on_terminal(result: Result) -> str:
     text = io.StringIO()
-    show_result(result, Console(file=text, width=200))
+    show_result(result, Console(file=text, width=200), run=Path("out"), report=None)
     return text.getvalue()
 
 
