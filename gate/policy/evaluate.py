@@ -269,7 +269,7 @@ def _both(rule: Rule, limit: _Found | None, baseline: _Found | None, why_not: st
         return only
     worse, other = sorted((limit, baseline), key=lambda found: WORST_FIRST.index(found.status))
     shown = worse if worse.metric is not None else replace(worse, metric=other.metric, slice_name=other.slice_name)
-    return replace(shown, text=f"{worse.text} {other.text}", known=worse.known or other.known)
+    return replace(shown, text=f"{worse.text} {other.text}")
 
 
 def _worst_slice(position: int, rule: Rule, spec: MetricSpec, metric: Metric, run: _Run) -> _Found:
