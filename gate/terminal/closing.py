@@ -72,10 +72,10 @@ def deciding_rule(result: Result) -> RuleResult | None:
 
 
 def _verdict(result: Result) -> str:
-    beside = [f"policy {_cut(visible(result.policy.name, isolate=False), 24)}"] if result.policy is not None else []
-    beside.append(f"exit {result.exit_code}")
+    beside = [f"exit {result.exit_code}"]
     beside += [word for word, holds in (("advisory", result.advisory), ("partial", result.partial)) if holds]
-    tail = f"  ({', '.join(beside)})"
+    policy = f" under policy {_cut(visible(result.policy.name, isolate=False), 24)}" if result.policy is not None else ""
+    tail = f"{policy} ({', '.join(beside)})"
     word = str(result.verdict).upper()
     return f"{word}  {_cut(candidate_name(result), WIDTH - _LABEL - cell_len(word) - 2 - cell_len(tail))}{tail}"
 
