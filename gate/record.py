@@ -43,7 +43,7 @@ from gate.triage.repair import with_repairs
 from gate.triage.root_causes import root_causes
 from gate.work import Work
 
-__all__ = ["evidence_of", "judged", "record", "unjudged"]
+__all__ = ["as_asked", "evidence_of", "judged", "record", "unjudged"]
 
 _STALLED_STEP = (
     "The campaign ended before its budget, as coverage no longer grew; a larger budget alone changes nothing. Give more seed inputs, or "
@@ -59,11 +59,7 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
     A campaign that was interrupted is inconclusive whatever its rules say so far, for it did not have the budget that was promised.
     Waivers are in force or not on ``today``, the UTC date where None.
     """
-    if policy.policy.criterion is not None:
-        evidence = evidence.model_copy(update={"criterion": policy.policy.criterion})
-    early = "early" in (policy.policy.decide, evidence.decide)  # a campaign that could stop early stays one, whatever policy judges it
-    update = {"positive": positive_positions(policy.policy, blank.classes), "decide": "early" if early else "end"}
-    evidence = _as_asked(evidence, policy).model_copy(update=update)
+    evidence = as_asked(evidence, policy, blank.classes)
     metrics: Mapping[str, Metric] = compute(evidence)
     judgement = evaluate(
         policy.policy,
@@ -106,7 +102,16 @@ def _steps(blank: Result, steps: tuple[str, ...]) -> tuple[str, ...]:
     return (_STALLED_STEP, *(step for step in steps if step != CATALOGUE["executions"].next_step))
 
 
-def _as_asked(evidence: Evidence, policy: LoadedPolicy) -> Evidence:
+def as_asked(evidence: Evidence, policy: LoadedPolicy, classes: Sequence[str]) -> Evidence:
+    """A run's evidence as a policy asks for it; ``classes`` are the model's, in its order."""
+    if policy.policy.criterion is not None:
+        evidence = evidence.model_copy(update={"criterion": policy.policy.criterion})
+    early = "early" in (policy.policy.decide, evidence.decide)  # a campaign that could stop early stays one, whatever policy judges it
+    update = {"positive": positive_positions(policy.policy, classes), "decide": "early" if early else "end"}
+    return _with_its_effort(evidence, policy).model_copy(update=update)
+
+
+def _with_its_effort(evidence: Evidence, policy: LoadedPolicy) -> Evidence:
     """The judging arm's evidence with the effort per seed input that this policy asks for, or none where the run can't give it.
 
     Slots are drawn one by one and do not depend on their number, so the first few are just what a run with fewer would have made.
