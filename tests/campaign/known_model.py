@@ -16,6 +16,7 @@ from gate.campaign.budget import Budget
 from gate.campaign.events import EventLog
 from gate.campaign.judging import JudgingArm
 from gate.campaign.loop import Campaign, Seeds
+from gate.campaign.repeated import Aggregate
 from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Request
 from gate.config import BudgetSettings, CoverageSettings, SearchSettings
@@ -161,6 +162,8 @@ class Scene:
         limits: Domain | None = None,
         shares: Mapping[str, float] | None = None,
         mutants_per_seed: int = 8,
+        repeat: int = 1,
+        aggregate: Aggregate = "majority",
         campaign_seed: int = 0,
         stop: Callable[[], bool] = lambda: False,
         confirm: Callable[[Any], bool] = lambda _: True,
@@ -192,7 +195,7 @@ class Scene:
             deterministic=deterministic,
             batch_size=batch_size,
         )
-        self.judging = JudgingArm(self.domain, x, self.ids, mutants_per_seed, campaign_seed)
+        self.judging = JudgingArm(self.domain, x, self.ids, mutants_per_seed, campaign_seed, repeat=repeat, aggregate=aggregate)
         self.seeds = Seeds(x, y, self.ids, probabilities(reads_stripes(x), OutputKind.LOGITS))
         budget = BudgetSettings(executions=executions, wall=None if wall is None else f"{wall}s")
         self.campaign = Campaign(
