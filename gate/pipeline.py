@@ -23,19 +23,18 @@ from gate.campaign.batch import Finding
 from gate.campaign.budget import Budget, BudgetSpent
 from gate.campaign.deadline import Deadline, Interrupted, Stage
 from gate.campaign.events import EventLog, Observer
+from gate.campaign.fresh_search import fresh_search
 from gate.campaign.judging import JudgingArm
 from gate.campaign.keeper import Keeper
 from gate.campaign.loop import Campaign, Seeds
 from gate.campaign.preflight import Preflight, TooFewSeedsError, run_preflight
 from gate.campaign.reuse import Reuse
 from gate.campaign.run_folder import AnotherCampaignError, RunFolder
-from gate.campaign.search import SearchArm
 from gate.campaign.supervisor import Worker
 from gate.campaign.suspects import Suspects
 from gate.campaign.validator import Validator
 from gate.campaign.wire import MAX_PAYLOAD
 from gate.config import BudgetSettings, InputSettings, Settings, kind_of
-from gate.corpus.corpus import Corpus
 from gate.corpus.corpus_file import CORPUS, CorpusHead, CorpusWriter, read_corpus
 from gate.corpus.export import half_of
 from gate.corpus.locate import corpus_of
@@ -57,6 +56,7 @@ from gate.models.outputs import OutputKind
 from gate.opening import open_campaign
 from gate.oracles import panel
 from gate.paired import PairedJudge, baseline_model, note_known
+from gate.planting import plant_canaries, reserve_for_canaries
 from gate.policy.load import LoadedPolicy, load_policy
 from gate.policy.positive import check_positive
 from gate.policy.watched import watched
@@ -413,6 +413,7 @@ def _fuzz(
     campaign.ending = ending = Ending(work, pairs=None if paired is None else paired.update)
     work.events.emit("phase", name="fuzz")
     work.deadline.begin("the campaign ran", Stage.FUZZ)
+    reserve_for_canaries(work)
     open_campaign(work, worker, domain, preflight, clean.value_range)
     work.deadline.begin("the campaign ran")
     campaign.run()
@@ -423,6 +424,7 @@ def _fuzz(
         _too_late(work, paired.update)
         work.budget.pairing = float  # what was not done by now is left out
     ending.conclude()
+    plant_canaries(work, worker, domain, preflight)
     begin(work)
     _too_late(work, lambda: simplify(work, worker, domain, preflight))
     if "long_tail" in sets:
@@ -535,22 +537,18 @@ def _campaign(
     )
     head = CorpusHead(seeds.x.shape[1:], str(seeds.x.dtype), domain.value_range, work.data["seeds"].digest)
     work.corpus = CorpusWriter(work.folder.campaign / CORPUS, head)
-    corpus = Corpus(seeds.x, file=work.corpus, seed_ids=seeds.ids, memory=settings.corpus_memory << 20)
-    others = seeds.probabilities.copy()
-    others[np.arange(len(seeds.labels)), seeds.labels] = -1.0
-    corpus.set_margins(seeds.probabilities[np.arange(len(seeds.labels)), seeds.labels] - others.max(axis=1))
-    search = SearchArm(
-        domain,
-        corpus,
-        seeds.labels,
+    search = fresh_search(
         worker,
+        domain,
+        seeds,
+        settings=settings.search,
+        campaign_seed=settings.seed,
         gradients=work.gradients,
         steerable=work.steerable,
-        campaign_seed=settings.seed,
-        settings=settings.search,
-        probabilities=seeds.probabilities,
         deterministic=deterministic,
         batch_size=settings.batch_size,
+        memory=settings.corpus_memory << 20,
+        file=work.corpus,
     )
     work.events.emit("strategies", names=list(search.entries.names), left_out=search.entries.left_out)
     work.campaign = Campaign(

@@ -73,6 +73,9 @@ class Answers:
             "climb_marks": self._climb_marks,
             "patch": self._patch,
             "heat": self._heat,
+            "plant": self._plant,
+            "unplant": self._unplant,
+            "sound": self._forward,
         }
         self._forget()
 
@@ -118,6 +121,8 @@ class Answers:
         self._covered: dict[str, dict[str, float]] = {}  # by arm and criterion
         self._gained: dict[str, float] = {}  # by arm
         self._earned: dict[str, int] = {}  # executions that earn, by arm
+        self._opened: dict[str, float] = {}  # by criterion: what every arm starts from
+        self._unplanted: tuple[Any, Any, Any] | None = None  # of the real campaign, while a fault is planted
 
     @property
     def _classes(self) -> int:
@@ -247,9 +252,20 @@ class Answers:
         _keys(fields, ("coverage", "layers"))
         self._layer_ranges(fields["layers"])
         initial = self._values(fields["coverage"])
+        self._opened = dict(initial)
         self._covered = {arm: dict(initial) for arm in parameters["arms"]}
         self._gained = dict.fromkeys(parameters["arms"], 0.0)
         self._earned = dict.fromkeys(parameters["arms"], 0)
+
+    def _plant(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        self._nothing(parameters, sent, fields, arrays)
+        self._unplanted = self._covered, self._gained, self._earned
+        self._covered, self._gained, self._earned = {"search": dict(self._opened)}, {"search": 0.0}, {"search": 0}
+
+    def _unplant(self, parameters: Fields, sent: Arrays, fields: Fields, arrays: Arrays) -> None:
+        self._nothing(parameters, sent, fields, arrays)
+        assert self._unplanted is not None
+        (self._covered, self._gained, self._earned), self._unplanted = self._unplanted, None
 
     def _layer_ranges(self, said: Any) -> None:
         _need(isinstance(said, list) and len(said) == len(self._layers), "the layers are no list of those that are watched")

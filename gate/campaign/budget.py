@@ -34,6 +34,8 @@ class Budget:
     _released: float = 0.0  # seconds since then for which it was not
     _released_since: float | None = None
     triage: float = 0.0  # seconds that triage is expected to take
+    kept_executions: int = 0  # for the canaries, which come after fuzzing
+    kept_seconds: float = 0.0  # ... of the wall and the device's time
     explaining: float = 0.0  # ... and explaining what has been found so far
     pairing: Callable[[], float] = field(default=float)  # ... and running the baseline on what the candidate has been judged on so far
 
@@ -61,13 +63,19 @@ class Budget:
             self._released_since = None
 
     @property
+    def executions(self) -> int | None:
+        """Executions that fuzzing may make; None where they are not limited."""
+        limit = self.settings.executions
+        return None if limit is None else limit - self.kept_executions
+
+    @property
     def reserve(self) -> float:
         """Seconds of the wall budget that fuzzing must leave for what comes after it."""
         wall = self.settings.wall
         if wall is None:
             return 0.0
         others = min(RESERVED_SHARE * wall, RESERVED_AT_MOST) + min(self.triage, TRIAGE_AT_MOST * wall) + self.explaining
-        return others + self.kept_for_pairing
+        return others + self.kept_for_pairing + self.kept_seconds
 
     @property
     def kept_for_pairing(self) -> float:
@@ -94,12 +102,12 @@ class Budget:
 
     def ended(self, executions: int) -> str | None:
         """Why fuzzing has to stop now: ``executions``, ``wall`` or ``device``; None while it may go on."""
-        if self.settings.executions is not None and executions >= self.settings.executions:
+        if self.executions is not None and executions >= self.executions:
             return "executions"
         left = self.wall_left(reserve=True)
         if left is not None and left <= 0:
             return "wall"
-        if self.settings.device is not None and self.device_seconds >= self.settings.device:
+        if self.settings.device is not None and self.device_seconds >= self.settings.device - self.kept_seconds:
             return "device"
         return None
 

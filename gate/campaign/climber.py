@@ -51,6 +51,7 @@ class Climber:
         self._neurons = sum(self._layers.values())
         self._pool = torch.zeros(0, self._neurons)
         self._places = torch.zeros(0, dtype=torch.int64)  # the supervisor's number of each input in the pool
+        self._seeds = 0  # of the pool, the first so many
         self._scale = torch.zeros(0)
         self._runs = 0
         self._recent: dict[int, Tensor] = {}
@@ -70,6 +71,13 @@ class Climber:
         first = len(self._pool)
         self._pool = torch.cat([self._pool.to(flat.device), flat])
         self._places = torch.cat([self._places, torch.arange(first, first + len(flat))])
+        self._seeds += len(flat)
+
+    def fresh(self, forward: Forward) -> Climber:
+        """One that runs the model another way and knows the seed inputs only, as this one did in the beginning."""
+        other = Climber(self._recorder, forward, self._preprocess)
+        other._pool, other._places, other._seeds = self._pool[: self._seeds].clone(), self._places[: self._seeds].clone(), self._seeds
+        return other
 
     def note_run(self, acts: dict[str, Tensor]) -> None:
         """Keeps the activations of a batch of the search for a while; the batches are numbered from 0."""

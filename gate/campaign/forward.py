@@ -7,6 +7,7 @@ it too, so that they can be compared. Without these settings the two are the sam
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -74,6 +75,18 @@ class Forward:
         self._forward = Halving(device, self._release)
         self._backward = Halving(device, self._release)
         self.kept = KeptPasses()
+
+    def around(self, wrapper: nn.Module) -> Forward:
+        """The same way of running a wrapper around the model that returns the chosen output alone; not compiled, with a count of its own.
+
+        To be called once the model has answered.
+        """
+        other = copy.copy(self)
+        other.module, other.key, other.model_calls = wrapper, None, 0
+        other._compiled, other.kept = None, KeptPasses()
+        other._forward, other._backward = Halving(self.device, other._release), Halving(self.device, other._release)
+        other._forward.size, other._backward.size = self._forward.size, self._backward.size
+        return other
 
     def state(self) -> dict[str, Any]:
         """How it runs by now: ``compile`` (off, the compiler, or off and why), ``micro_batch`` and ``gradient_batch`` (the most samples at

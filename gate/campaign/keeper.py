@@ -20,7 +20,7 @@ from gate.errors import ConfigError, GateError, WorkerError
 
 __all__ = ["Keeper"]
 
-_EVERYWHERE = frozenset({"load", "watch"})  # a helper runs the model and watches the same layers
+_EVERYWHERE = frozenset({"load", "watch", "plant", "unplant"})  # a helper runs the model and watches the same layers
 _ANY_TIME = frozenset({"forward", "features", "describe", "numeric_path"})  # neither reads a map nor changes one
 
 

@@ -350,11 +350,13 @@ class Campaign:
     def _next_batch(self) -> Batch | None:
         step = self._steps
         proposed = sum(self._proposed.values())
-        limit = self._budget.settings.executions
+        limit = self._budget.executions
         left = self.step_size if limit is None else min(self.step_size, limit - proposed)
         closed = {"random", "noise"} if self._lifecycle.frozen else set()
         while True:
-            arm = self._turns.next(self._proposed, frozenset({"search", "judging", "random", "noise"} - closed), left)
+            # What is kept for the canaries takes nothing from the judging arm's share.
+            shared = {**self._proposed, "canaries": self._budget.kept_executions}
+            arm = self._turns.next(shared, frozenset({"search", "judging", "random", "noise"} - closed), left)
             if arm is None and "judging" in closed:
                 arm = "search"  # the judging arm has no seed input left, and nothing but it had a share
             if arm is None:
@@ -385,7 +387,7 @@ class Campaign:
             return room
         # 0.57 * 100 is a little less than 57 in floating point, and means 57.
         share = math.floor(self._turns.shares["judging"] * limit + 1e-6) - self._proposed["judging"]
-        return min(room, share, limit - sum(self._proposed.values()))
+        return min(room, share, limit - self._budget.kept_executions - sum(self._proposed.values()))
 
     def _take(self, batch: Batch, request: Request, objective: Objective) -> None:
         """Waits for a step's answer and learns from it."""

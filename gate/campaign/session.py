@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from gate.campaign.ascent_options import Ascent
 from gate.campaign.attacks import attack
 from gate.campaign.attribution_work import SIGHT_PASSES
+from gate.campaign.canary_faults import Planted
 from gate.campaign.climber import Climber, steering
 from gate.campaign.descender import Descender
 from gate.campaign.descent_options import Descent
@@ -74,6 +75,7 @@ class Session:
         self._arms: dict[str, Suite] = {}
         self._signatures = Signatures({})
         self._sight: Sight | None = None
+        self._unplanted: dict[str, Any] | None = None  # all of this as it was before a fault was planted
 
     # The model.
 
@@ -440,6 +442,40 @@ class Session:
             whole=arrays["x"].dtype == np.uint8,
         )
         return {"work": work}, {"x": _numpy(mutants).astype(arrays["x"].dtype), "rows": _numpy(rows)}
+
+    # Faults planted on purpose, see gate.campaign.canary_faults.
+
+    def do_plant(self, _: Arrays, *, canary: Mapping[str, Any]) -> Answer:
+        """Plants a fault until ``unplant``: meanwhile the search has a map of its own, which starts from the seeds' coverage."""
+        assert self._module is not None
+        assert self._recorder is not None
+        assert self._base is not None
+        assert self._unplanted is None
+        how: dict[str, Any] = {"key": self._forward.key, "kind": self._kind, "preprocess": self._preprocess}
+        module = Planted(self._module, canary, **how, value_range=self._value_range, layers=self._recorder.layers)
+        self._unplanted = dict(vars(self))
+        self._module, self._forward = module, self._forward.around(module)
+        self._climber = self._climber.fresh(self._forward)
+        self._descender = Descender(self._recorder, self._forward, self._preprocess, self._kind)
+        self._arms = {"search": self._base.copy()}
+        self._arms["search"].estimate_discovery()
+        return {}, {}
+
+    def do_unplant(self, _: Arrays) -> Answer:
+        """Takes the fault out; everything is as it was before, but for the count of model calls."""
+        assert isinstance(self._module, Planted)
+        assert self._unplanted is not None
+        planted, spent = self._module, self._forward.model_calls
+        vars(self).update({**self._unplanted, "_unplanted": None})
+        planted.close()
+        self._forward.model_calls += spent
+        return {}, {}
+
+    def do_sound(self, arrays: Arrays) -> Answer:
+        """Raw outputs of a batch as ``forward`` gives them, without the planted fault."""
+        assert self._unplanted is not None
+        with torch.no_grad():
+            return {}, {"raw": _numpy(self._unplanted["_forward"].answer(self._on_device(arrays["x"]), self._preprocess))}
 
     # Probes and marks.
 

@@ -45,7 +45,6 @@ _REPAIR = (
     "Begin with the first root cause: its card in the report says what to check and what to train with. Train with the exported defects "
     "(`gate corpus export --for-training`), then ask `gate regress` whether it is fixed."
 )
-_NOT_YET = "This version of the gate does not measure it; remove the rule or set on_missing: skip."
 
 _SPECS = (
     MetricSpec(
@@ -160,8 +159,8 @@ _SPECS = (
         kind="adequacy",
         meaning="The share of faults planted on purpose that the search finds; it says how much its silence is worth.",
         higher_is_worse=False,
-        next_step="Give a larger budget.",
-        to_measure=_NOT_YET,
+        next_step="Give a larger budget, or canaries and the search a larger share of it.",
+        to_measure="Give canaries a share of the executions (arms.canaries) that pays for 40 executions of each fault.",
         interval=True,
     ),
     MetricSpec(

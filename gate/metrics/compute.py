@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gate.metrics.accuracy import clean_accuracy, long_tail_accuracy
+from gate.metrics.canaries import canary_recall
 from gate.metrics.catalogue import CATALOGUE
 from gate.metrics.costly_errors import confident_error_rate, missed_positive_rate
 from gate.metrics.counts import (
@@ -23,7 +24,6 @@ from gate.metrics.flips import negative_flip_rate
 from gate.metrics.judging import defect_rate, mutant_failure_rate, robust_margin_p05
 from gate.metrics.long_tail_hits import long_tail_hit_rate
 from gate.metrics.marks import universal_mark_rate
-from gate.metrics.measured import missing
 from gate.metrics.paired import beside_baseline
 from gate.metrics.regression import regression_rate
 from gate.metrics.search import defect_density, defects_per_1k_executions
@@ -55,10 +55,7 @@ _MEASURES: dict[str, Callable[[Evidence, float], Metric]] = {
     "executions": executions,
     "universal_mark_rate": universal_mark_rate,
     "backend_disagreements": backend_disagreements,
-}
-
-_NOT_MEASURED = {
-    "canary_recall": "this version of the gate plants no canaries, so it is not measured",
+    "canary_recall": canary_recall,
 }
 
 
@@ -81,6 +78,4 @@ def compute(evidence: Evidence, *, confidence: float = 0.95) -> dict[str, Metric
 
 def measure(name: str, evidence: Evidence, confidence: float) -> Metric:
     """One metric of the catalogue; see ``compute``, which gives them all."""
-    if name in _NOT_MEASURED:
-        return missing(name, _NOT_MEASURED[name])
     return beside_baseline(name, _MEASURES[name](evidence, confidence), evidence, confidence)
