@@ -18,14 +18,13 @@ from gate.corpus.export import half_of
 from gate.metrics.evidence import Evidence
 from gate.metrics.measured import class_names
 from gate.metrics.on_demand import MetricsOnDemand
-from gate.oracles.crash import Crash
-from gate.oracles.non_finite import NonFinite
 from gate.policy.evaluate import evaluate
 from gate.policy.positive import positive_positions
 from gate.policy.schema import Policy
 from gate.policy.settled import at_a_look, unsettled, when
 from gate.record import evidence_of
 from gate.result import EarlyDecision
+from gate.triage.aborting import aborting
 from gate.triage.root_causes import root_causes
 from gate.work import Work
 
@@ -35,7 +34,6 @@ FIRST_LOOK = 16  # judged seed inputs: fewer can't settle much
 GROWTH = 1.1  # from one look to the next, the executions grow by this factor, so that looks stay cheap beside the campaign
 
 STANDARD = 0.95  # confidence of the intervals that a report shows
-_ABORTING = {"crashes": Crash.name, "nonfinite_outputs": NonFinite.name}
 
 
 class Ending:
@@ -50,20 +48,19 @@ class Ending:
         policy = work.policy.policy
         self._work = work
         self._pairs = pairs
-        self._aborting = {_ABORTING[kind] for kind in policy.abort_on}
         self._early = policy.decide == "early"
         self._policy = at_a_look(policy)
         self._next = 0  # executions from which on it is worth looking again
         self._blocker: str | None = None  # a rule that was open at the last look
         self._judged = 0  # seed inputs at the last look
         self._reachable: dict[str, dict[str, int]] = {}
-        self._began: float | None = None  # seconds of the budget that had passed when the campaign began
+        self._began: tuple[int, float] | None = None  # executions and seconds that there had been when the campaign began
         self._today = date.fromisoformat(work.started_at[:10])
         self.looks = 0
 
     def __call__(self) -> str | None:
         """``abort``, ``decided``, or None where the campaign goes on."""
-        self._began = self._work.budget.seconds if self._began is None else self._began
+        self._began = self._began or (self._executions(), self._work.budget.seconds)
         if self._aborted():
             return "abort"
         if self._early and self._worth_a_look():
@@ -76,26 +73,21 @@ class Ending:
     def _aborted(self) -> bool:
         """Whether a defect of a kind that ends the campaign has been confirmed."""
         assert self._work.confirmer is not None
-        defects = self._work.confirmer.defects
-        if not self._aborting:
-            return False
-        found = next((one for one in defects if self._aborting & {one.oracle, *one.also}), None)
-        if found is None:
-            return False
-        executions = self._executions()
-        self._work.events.emit("ended", why="abort", executions=executions, defect=found.id, oracle=found.oracle)
-        return True
+        found = aborting(self._work.policy.policy.abort_on, self._work.confirmer.defects)
+        if found is not None:
+            self._work.events.emit("ended", why="abort", executions=self._executions(), defect=found.id, oracle=found.oracle)
+        return found is not None
 
     def _worth_a_look(self) -> bool:
         return self._judged_now() >= FIRST_LOOK and self._executions() >= self._next
 
     def conclude(self) -> None:
-        """Once the campaign is over and the baseline has run: where it went on to its end, notes all that was still open then."""
+        """Once the campaign is over and the baseline has run: notes how it ended, and all that was still open then."""
         work = self._work
-        if not self._early or work.campaign is None or (work.early is not None and work.early.stopped):
+        if not self._early or work.campaign is None:
             return
-        still = self._open(every=True) if self._judged_now() else ()
-        self._note(still, stopped=False)
+        stopped = work.campaign.outcome.stop_reason == "decided"
+        self._note(() if stopped else self._open(every=True), stopped=stopped)
 
     def _look(self) -> str | None:
         executions = self._executions()
@@ -105,7 +97,6 @@ class Ending:
         self._blocker, self._judged = (still[0] if still else None), self._judged_now()
         said = {"executions": executions, "judged": self._judged}
         self._work.events.emit("look", number=self.looks, open=list(still), **said)
-        self._note(still, stopped=not still)
         if still:
             return None
         self._work.events.emit("ended", why="decided", **said)
@@ -160,14 +151,14 @@ class Ending:
         return evidence_of(self._work).model_copy(update=update)
 
     def _note(self, still: tuple[str, ...], *, stopped: bool) -> None:
-        work, executions = self._work, self._executions()
-        limit = work.budget.settings
-        seconds = work.budget.seconds - (self._began or 0.0)
+        work, executions, limit = self._work, self._executions(), self._work.budget.settings
+        before, begun = self._began or (0, work.budget.seconds)
+        seconds = work.budget.seconds - begun
         whole: float | None = None
-        if limit.executions is not None:
-            whole = seconds * limit.executions / executions if executions else None
-        elif limit.wall is not None:
-            whole = max(seconds, limit.wall - work.budget.reserve - (self._began or 0.0))
+        if limit.executions is not None and executions > before:
+            whole = seconds * (limit.executions - before) / (executions - before)
+        elif limit.executions is None and limit.wall is not None:
+            whole = max(seconds, limit.wall - work.budget.reserve - begun)
         work.early = EarlyDecision(
             stopped=stopped,
             reason=_why(still, stopped=stopped, judged=self._judged_now(), looks=self.looks),

@@ -25,11 +25,12 @@ from gate.campaign.supervisor import Worker
 from gate.domains.domain import InputDomain
 from gate.domains.image.marks import shown, sliding, starts
 from gate.domains.image.probes import probes
-from gate.metrics.intervals import wilson
+from gate.metrics.intervals import exact_share
 from gate.oracles import panel
 from gate.oracles.crash import Crash
 from gate.oracles.non_finite import NonFinite
 from gate.result import Defect, MarksSummary, ProbeOracle, ProbesSummary, UniversalMark
+from gate.triage.aborting import aborting
 from gate.triage.confirm import REPLAYS, REPLAYS_UNSTEADY
 from gate.triage.mark_defects import MarkConfirmer
 from gate.triage.probe_defects import confirm_probe
@@ -51,6 +52,9 @@ def open_campaign(work: Work, worker: Worker, domain: InputDomain, preflight: Pr
         WorkerError, ModelError: as the worker or the model failed; on a probe alone, the message names it.
     """
     _probe(work, worker, domain, preflight, value_range)
+    if work.confirmer is not None and aborting(work.policy.policy.abort_on, work.confirmer.defects) is not None:
+        work.marks = MarksSummary(reason="a defect ended the campaign before marks were searched for (abort_on)")
+        return
     _mark(work, worker, domain, preflight, value_range)
 
 
@@ -269,7 +273,7 @@ def _summary(done: Marked, found: tuple[UniversalMark, ...]) -> MarksSummary:
 def _described(work: Work, domain: InputDomain, one: FoundMark, measured: int, value_range: tuple[float, float]) -> UniversalMark:
     """A mark as the record has it, with its files on disk."""
     assert work.seeds is not None
-    lower, upper = wilson(one.moved, one.inputs, 1 - (1 - CONFIDENCE) / measured)
+    lower, upper = exact_share(one.moved, one.inputs, 1 - (1 - CONFIDENCE) / measured)
     return UniversalMark(
         kind=one.mark.kind,
         label=one.target,

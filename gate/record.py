@@ -49,6 +49,13 @@ _STALLED_STEP = (
     "The campaign ended before its budget, as coverage no longer grew; a larger budget alone changes nothing. Give more seed inputs, or "
     "wait longer for something new (coverage.stall); where coverage.on_stall is end, freeze has the search go for defects."
 )
+_ABORTED_STEP = (
+    "Repair what ended the campaign (abort_on), and run the gate again: what was not settled by then was not looked at any further."
+)
+_ENDED = {
+    "decided": "The campaign ended after {:,} executions, before its budget, as all that its policy asks for was settled.",
+    "abort": "The campaign ended after {:,} executions, at the first confirmed defect of a kind that its policy names in abort_on.",
+}
 _OF_ANSWERS = ("failures", "failing_predicted", "failing_confidence")
 _SAID = 200  # characters of a reason that every missing metric repeats
 
@@ -77,6 +84,8 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
         said = "The run was interrupted before its budget ended; this result is partial."
         reasons = (said, *reasons)
         verdict = verdict if verdict is Verdict.ERROR else Verdict.INCONCLUSIVE
+    if blank.campaign is not None and blank.campaign.stop_reason in _ENDED:
+        reasons = (*reasons, _ENDED[blank.campaign.stop_reason].format(blank.campaign.executions))
     unconfirmed = 0 if blank.campaign is None else blank.campaign.unconfirmed
     if unconfirmed:
         reasons = (*reasons, f"Findings that there was no time left to confirm, and that count as no defects: {unconfirmed}.")
@@ -97,7 +106,10 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
 
 def _steps(blank: Result, steps: tuple[str, ...]) -> tuple[str, ...]:
     """What the rules advise; where the search ended itself for having stalled, that comes first, and a larger budget is no advice."""
-    if not steps or blank.campaign is None or blank.campaign.stop_reason != "saturated":
+    reason = None if blank.campaign is None else blank.campaign.stop_reason
+    if reason == "abort":
+        return (_ABORTED_STEP, *steps)
+    if not steps or reason != "saturated":
         return steps
     return (_STALLED_STEP, *(step for step in steps if step != CATALOGUE["executions"].next_step))
 

@@ -238,7 +238,7 @@ class CampaignSummary(_Frozen):
     wall_seconds: float
     device: str
     device_hours: float  # time for which the device was held by the search arm, in hours
-    stop_reason: str  # executions | wall | device | saturated | interrupted | error
+    stop_reason: str  # executions | wall | device | saturated | decided | abort | interrupted | error
     stalled_for: int = 0  # search executions since one covered something new
     states: tuple[CampaignState, ...] = ()  # in the order in which they came
     unconfirmed: int = 0  # findings that there was no time left to confirm
@@ -638,11 +638,11 @@ class EarlyDecision(_Frozen):
     stopped: bool
     reason: str  # in words: what was settled, or what was still open
     looks: int = 0  # how often it was asked
-    executions: int = 0  # at the last look
+    executions: int = 0  # when the campaign had ended
     of: int | None = None  # executions of the budget; None where it is in time only
-    seconds: float | None = None  # at the last look
-    of_seconds: float | None = None
-    open_rules: tuple[str, ...] = ()  # not settled at the last look
+    seconds: float | None = None  # that it took
+    of_seconds: float | None = None  # that it would have taken at this pace; None where that can't be told
+    open_rules: tuple[str, ...] = ()  # not settled when it ended
 
 
 class Multiplicity(_Frozen):
@@ -681,7 +681,7 @@ class UniversalMark(_Frozen):
     moved: int  # held-out seed inputs of other classes that it moves there
     inputs: int  # held-out seed inputs of other classes
     rate: float
-    lower: float  # Wilson, at the level at which all marks measured hold together
+    lower: float  # exact, at the level at which all marks measured hold together
     upper: float
     confidence: float  # of all intervals together
     outlier: float | None  # how far the class is out of line with the others, in median absolute deviations; None below three classes

@@ -9,9 +9,9 @@ from typing import Any
 from gate.domains.image.operator_words import by_how_much, in_words
 from gate.metrics.catalogue import CATALOGUE
 from gate.policy.threshold import Threshold
-from gate.report.numbers import amount, count, duration, interval, is_share
+from gate.report.numbers import amount, count, difference, difference_interval, duration, interval, is_share
 from gate.report.text import NAME, visible
-from gate.result import CampaignSummary, Defect, Metric, Result, RuleResult, Status, Verdict
+from gate.result import CampaignSummary, Defect, Metric, Paired, Result, RuleResult, Status, Verdict
 from gate.triage.titles import MARK_STEP, mark_in_words
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "metric_reason",
     "moment",
     "no_rules",
+    "only_compared",
     "outcome_in_words",
     "partial_note",
     "recipe_in_words",
@@ -75,6 +76,8 @@ _STOPPED = {
     "wall": "the time budget was used up",
     "device": "the device-time budget was used up",
     "saturated": "coverage no longer grew",
+    "decided": "all that its policy asks for was settled",
+    "abort": "a defect was confirmed of a kind that ends a campaign (abort_on)",
     "interrupted": "the run was interrupted",
     "error": "an error ended it",
 }
@@ -177,14 +180,25 @@ def worst_first(rules: tuple[RuleResult, ...]) -> list[RuleResult]:
     return sorted(rules, key=lambda rule: _ORDER[rule.status])
 
 
+def only_compared(rule: RuleResult) -> Paired | None:
+    """What a rule without a limit of its own judged: the candidate beside the baseline; None for any other rule."""
+    return None if rule.threshold or rule.compare is None or rule.status is Status.SKIPPED else rule.paired
+
+
 def rule_result_in_words(rule: RuleResult) -> str:
     """The value a rule saw, with its slice; ``not measured`` for a skipped rule, whose record may hold a value that it did not judge."""
+    paired = only_compared(rule)
     value = amount(None if rule.status is Status.SKIPPED else rule.value, rule.unit)
+    if paired is not None:
+        value = f"{difference(paired.rise, rule.unit)} beside the baseline".replace("none", "no difference")
     return f"{value} ({visible(rule.slice, NAME)})" if rule.slice else value
 
 
 def rule_interval(rule: RuleResult) -> str:
-    """The interval of the value a rule saw; empty where there is none or the rule was skipped."""
+    """The interval of what a rule saw; empty where there is none or the rule was skipped."""
+    paired = only_compared(rule)
+    if paired is not None:
+        return difference_interval(paired.lower, paired.upper, rule.unit, paired.confidence)
     return "" if rule.status is Status.SKIPPED else interval(rule.lower, rule.upper, rule.unit, rule.confidence)
 
 

@@ -24,6 +24,10 @@ __all__ = ["Progress", "interruptible"]
 
 EVERY = 10.0  # seconds between plain lines
 HARD_STOP = 3.0  # seconds after the second signal in which no further one interrupts: the record is being written
+_ENDED = {
+    "decided": "decided after {executions:,} executions: all that the policy asks for is settled",
+    "abort": "aborted after {executions:,} executions: defect {defect} ({oracle}) is of a kind named in abort_on",
+}
 _PHASES = {
     "fetch": "fetching the model",
     "data": "reading the data",
@@ -135,6 +139,8 @@ class Progress:
             self._device_started = time.monotonic()
         elif kind == "step":
             self._step = event
+        elif kind == "ended":
+            self._say(_ENDED[event["why"]].format(**event), "green" if event["why"] == "decided" else "bold red")
         elif kind == "state":
             self._take_state(event)
         elif kind == "preflight" and event["status"] != "ok":
