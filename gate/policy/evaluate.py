@@ -467,7 +467,9 @@ def _waived(rule: Rule, found: _Found, decision: str, run: _Run) -> _Found:
 
 
 def _behind(rule: Rule, found: _Found, run: _Run) -> tuple[str, ...]:
-    """Root causes behind a breach: those that recur where the metric tells them apart, else all of the run."""
+    """Root causes behind a breach: the slice's own, those that recur where the metric tells them apart, or all of the run."""
+    if rule.slice is not None and rule.slice.by == "root_cause" and found.slice_name is not None:
+        return (found.slice_name,)
     parts = found.metric.slices.get("root_cause") if found.metric is not None else None
     if parts:
         return tuple(name for name, part in parts.items() if part.value)

@@ -86,7 +86,7 @@ class Judging(_Part):
 class Slice(_Part):
     """The rule is judged in every slice with enough samples, and the worst one decides."""
 
-    by: Literal["class", "family", "half", "long_tail_kind"]
+    by: Literal["class", "family", "half", "long_tail_kind", "root_cause"]
     worst: Literal[True] = True
 
 

@@ -98,6 +98,8 @@ def _in_slice(rule: Rule, defect: Defect, slice_name: str | None, case: Case) ->
             return half_of(defect.seed_id) == slice_name
         case "long_tail_kind":
             return defect.long_tail_kind == slice_name
+        case "root_cause":
+            return defect.root_cause == slice_name
 
 
 def _telling(rule: Rule) -> Callable[[Defect], tuple[bool, float, float, str]]:
