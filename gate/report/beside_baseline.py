@@ -11,9 +11,9 @@ from gate.report.numbers import amount, count, difference, difference_interval, 
 from gate.report.rise import reach, rise
 from gate.report.text import NAME, visible
 from gate.report.words import metric_reason, sentence, side_facts, title
-from gate.result import Metric, Paired, Result
+from gate.result import Paired, Result
 
-__all__ = ["BY", "beside_baseline_page", "flips_in_words", "worse_metrics"]
+__all__ = ["BY", "beside_baseline_page", "compared_rows", "flips_in_words", "worse_metrics"]
 
 BY = {
     "class": "class",
@@ -41,31 +41,37 @@ def flips_in_words(result: Result) -> str | None:
     return f"{share(metric.value)}{within}{of} are read rightly by the baseline and wrongly by the candidate."
 
 
+def compared_rows(result: Result) -> list[tuple[str, ...]]:
+    """Metric, candidate, baseline, difference, its interval, inputs and how that reads; what became worse first."""
+    rows = [_row(name, title(name), CATALOGUE[name].unit, paired, 1.0) for name, paired in _compared(result)]
+    return [tuple(row[key] for key in ("name", "candidate", "baseline", "rise", "interval", "n", "side")) for row in rows]
+
+
+def _compared(result: Result) -> list[tuple[str, Paired]]:
+    """What became worse first, then what shows no difference, then what became better."""
+    rows = [(name, metric.paired) for name, metric in sorted(result.metrics.items()) if metric.paired is not None and name in CATALOGUE]
+    return sorted(rows, key=lambda row: ("worse", "open", "better").index(_side(*row)))
+
+
 def beside_baseline_page(result: Result) -> dict[str, Any] | None:
     """The section; None where nothing was compared and nothing says why."""
-    compared = {name: metric for name, metric in sorted(result.metrics.items()) if metric.paired is not None}
+    rows = _compared(result)
     missing = [
         f"{title(name)}: {sentence(visible(metric.paired_reason))}"
         for name, metric in sorted(result.metrics.items())
         if metric.paired_reason
     ]
     flips = flips_in_words(result)
-    if not compared and not missing and flips is None:
+    if not rows and not missing and flips is None:
         return None
-    rows = [(name, metric.paired) for name, metric in compared.items() if metric.paired is not None]
-    rows.sort(key=lambda row: ("worse", "open", "better").index(_side(*row)))
     flip = result.metrics.get("negative_flip_rate")
     return {
         "lead": _lead(rows),
-        "rows": [
-            _row(name, title(name), CATALOGUE[name].unit, paired, _to([paired]))
-            for name, paired in rows[:_MOST_METRICS]
-            if name in CATALOGUE
-        ],
-        "tables": _tables(compared),
+        "rows": [_row(name, title(name), CATALOGUE[name].unit, paired, _to([paired])) for name, paired in rows[:_MOST_METRICS]],
+        "tables": _tables(result, [name for name, _ in rows]),
         "flips": flips,
         "flips_beside": side_facts(flip) if flip is not None and flips else "",
-        "flips_missing": metric_reason(flip) if flip is not None and flip.value is None and compared else "",
+        "flips_missing": metric_reason(flip) if flip is not None and flip.value is None and rows else "",
         "missing": missing[:_MOST_METRICS],
     }
 
@@ -120,12 +126,11 @@ def _relative(paired: Paired, unit: str) -> str:
     return f"{abs(paired.relative) * 100:,.0f} % {'more' if paired.relative > 0 else 'less'} than the baseline's"
 
 
-def _tables(compared: dict[str, Metric]) -> list[dict[str, Any]]:
+def _tables(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
     """Slices by how much worse they became, the worst first; what is not compared has no row."""
     tables: list[dict[str, Any]] = []
-    for name, metric in compared.items():
-        if name not in CATALOGUE:
-            continue
+    for name in names:
+        metric = result.metrics[name]
         sign = -1 if CATALOGUE[name].higher_is_worse else 1
         for by, parts in metric.slices.items():
             rows = [(part, one.paired) for part, one in parts.items() if one.paired is not None]

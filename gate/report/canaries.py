@@ -10,7 +10,7 @@ from gate.report.text import NAME, visible
 from gate.report.words import sentence
 from gate.result import CanaryResult, Result
 
-__all__ = ["canaries_page", "canary_counts", "silence_in_words"]
+__all__ = ["canaries_page", "canary_counts", "canary_lines", "silence_in_words"]
 
 _MOST = 60
 _WORDS = {True: ("pass", "found"), False: ("fail", "missed"), None: ("note", "not tried")}
@@ -40,13 +40,23 @@ def silence_in_words(result: Result) -> str | None:
     )
 
 
+def canary_lines(result: Result) -> list[str]:
+    """Each fault with what came of the search for it, those that were missed first."""
+    lines = []
+    for one in _ordered(result):
+        row = _row(one)
+        told = ". ".join(part for part in (row["title"].rstrip("."), row["reason"].rstrip(".")) if part)
+        after = "" if one.found is None or row["after"] == "–" else f" {row['after'].removeprefix('not ')}"
+        lines.append(f"{row['name']}: {row['word']}{after}. {told}.")
+    return lines
+
+
 def canaries_page(result: Result) -> dict[str, Any] | None:
     """The section on canaries; None where the run has none to tell of."""
     summary = result.canaries
     if summary is None or (not summary.canaries and not summary.reason):
         return None
-    order = {False: 0, None: 1, True: 2}
-    rows = sorted(summary.canaries, key=lambda one: (order[one.found], -(one.found_after or 0), one.name))
+    rows = _ordered(result)
     recall = result.metrics.get("canary_recall")
     measured = recall is not None and recall.value is not None
     return {
@@ -64,6 +74,12 @@ def canaries_page(result: Result) -> dict[str, Any] | None:
         if summary.executions_each
         else "",
     }
+
+
+def _ordered(result: Result) -> list[CanaryResult]:
+    order = {False: 0, None: 1, True: 2}
+    canaries = result.canaries.canaries if result.canaries else ()
+    return sorted(canaries, key=lambda one: (order[one.found], -(one.found_after or 0), one.name))
 
 
 def _row(one: CanaryResult) -> dict[str, str]:

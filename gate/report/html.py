@@ -38,7 +38,7 @@ from gate.report.gallery import PAGE, gallery, left_out_words
 from gate.report.invalid_words import reasons_in_words
 from gate.report.margins import margins_page
 from gate.report.marks import marks_page, probes_page
-from gate.report.numbers import amount, count, difference, difference_interval, duration, interval, share, split
+from gate.report.numbers import amount, count, difference, duration, interval, share, split
 from gate.report.opening_words import mixed_up, plain_reason, what_it_means
 from gate.report.page import inline, made_visible, page_environment, source_hash
 from gate.report.quarantine import quarantine_page
@@ -61,6 +61,7 @@ from gate.report.words import (
     metric_reason,
     moment,
     no_rules,
+    only_compared,
     partial_note,
     rule_interval,
     sentence,
@@ -330,25 +331,17 @@ def _rule(rule: RuleResult, flags: Mapping[str, str], anchors: Mapping[str, str]
 
 def _seen(rule: RuleResult) -> dict[str, Any]:
     """The value beside the limit; of a rule that only compares, the difference from the baseline."""
-    plot = _rise(rule)
-    if plot is not None and rule.paired is not None and not rule.threshold:
-        paired = rule.paired
-        return {
-            "value": difference(paired.rise, rule.unit),
-            "interval": difference_interval(paired.lower, paired.upper, rule.unit, paired.confidence),
-            "bar": None,
-            "rise": plot,
-            "beside": "",
-            "limits": f"{amount(paired.candidate, rule.unit)} here, {amount(paired.baseline, rule.unit)} in the baseline; {rule.compare}",
-        }
+    plot, paired = _rise(rule), only_compared(rule)
+    both = "" if paired is None else f"{amount(paired.candidate, rule.unit)} here, {amount(paired.baseline, rule.unit)} in the baseline"
+    compared = rule.paired if plot is not None and paired is None else None
     skipped = rule.status is Status.SKIPPED
     return {
-        "value": amount(None if skipped else rule.value, rule.unit),
+        "value": amount(None if skipped else rule.value, rule.unit) if paired is None else difference(paired.rise, rule.unit),
         "interval": rule_interval(rule),
-        "bar": None if skipped else _bar(rule, limit_of(rule)),
+        "bar": None if skipped or paired is not None else _bar(rule, limit_of(rule)),
         "rise": plot,
-        "beside": f"{rise_in_words(rule.paired, rule.unit)}; it {rule.compare}" if plot is not None and rule.paired is not None else "",
-        "limits": limits_in_words(rule),
+        "limits": limits_in_words(rule) if paired is None else f"{both}; {rule.compare}",
+        "beside": "" if compared is None else f"{rise_in_words(compared, rule.unit)}; it {rule.compare}",
     }
 
 

@@ -2,7 +2,8 @@
 
 Five suites. ``gate.verdict`` has one case, which is green only when the verdict is pass; so no run without evidence looks like a
 success. ``gate.policy`` has a case for each rule: a breach is a failure, too little evidence or a malfunction an error, a waived or
-skipped rule is skipped, and a warning passes with a note. ``gate.preflight`` has a case for each check before the fuzzing;
+skipped rule is skipped, and a warning passes with a note. So is a breach that only warns because the baseline has it too: of a case that
+passes GitLab keeps no text at all, and this one is to be seen. ``gate.preflight`` has a case for each check before the fuzzing;
 a fault fails only in a run that does not pass. So does ``gate.shortcuts``, with a case and a picture for each mark that was found to be a
 shortcut or backdoor, and only there then. ``gate.root_causes``, the gravest root causes with a picture each, is there only when a
 rule about the model is breached.
@@ -19,7 +20,18 @@ from pathlib import Path
 
 from junit_xml import TestCase, TestSuite, to_xml_report_string
 
+from gate.report.beside_baseline import flips_in_words
+from gate.report.canaries import silence_in_words
 from gate.report.cause_words import cause_line
+from gate.report.decided import (
+    comparison_in_words,
+    distance_in_words,
+    early_in_words,
+    evidence_in_words,
+    known_in_words,
+    level_in_words,
+    multiplicity_in_words,
+)
 from gate.report.gallery import choose
 from gate.report.numbers import count
 from gate.report.releases import status_counts
@@ -101,12 +113,14 @@ def _lines(*parts: str | None) -> str:
 def _verdict_suite(result: Result) -> TestSuite:
     case = _case("gate.verdict", "verdict", result.campaign.wall_seconds if result.campaign else _SHORTEST)
     notes = (advisory_note(result), partial_note(result))
+    weighed = (multiplicity_in_words(result), early_in_words(result), flips_in_words(result), silence_in_words(result))
     text = _lines(
         f"Verdict: {result.verdict}. {VERDICT_MEANING[result.verdict]} Exit code {result.exit_code}.",
         f"Model: {candidate_name(result)}",
         *notes,
         *(f"- {reason}" for reason in result.reasons[:50]),
         *(f"To do: {step}" for step in result.next_steps[:50]),
+        *weighed,
     )
     message = f"{result.verdict}: {headline(result)}"
     match result.verdict:
@@ -134,19 +148,29 @@ def _verdict_suite(result: Result) -> TestSuite:
 
 def _rule_case(rule: RuleResult, result: Result) -> TestCase:
     case = _case("gate.policy", rule.id)
-    within = rule_interval(rule)
+    within, distance, evidence = rule_interval(rule), distance_in_words(rule), evidence_in_words(rule)
+    shown_by = f"Shown by: {evidence}." if evidence else None
     text = _lines(
         rule.explanation,
         f"Value: {rule_result_in_words(rule)}" + (f"; {within}" if within else ""),
         sentence(limits_in_words(rule)),
+        f"Distance: {distance}." if distance else None,
+        comparison_in_words(rule) or None,
+        known_in_words(rule) or None,
+        level_in_words(rule) or None,
+        shown_by,
+        f"See one again: gate replay RUN {rule.evidence[0]}" if rule.evidence else None,
         rule.meaning,
         f"To do: {rule.next_step}" if rule.next_step else None,
         f"Waiver: {rule.waiver}" if rule.waiver else None,
     )
-    message = rule.explanation or f"{rule.id} is {rule.status}"
+    to_do = f"To do: {rule.next_step}" if rule.next_step else None
+    message = " ".join(part for part in (rule.explanation or f"{rule.id} is {rule.status}", shown_by, to_do) if part)
     match rule.status:
         case Status.PASS:
             case.stdout = text
+        case Status.WARN if rule.known:
+            case.add_skipped_info(message=visible(f"Known to the baseline, not blocking: {message}"), output=f"Not blocking.\n{text}")
         case Status.WARN:
             case.stdout = f"Warning, not blocking.\n{text}"
         case Status.FAIL:
@@ -156,9 +180,9 @@ def _rule_case(rule: RuleResult, result: Result) -> TestCase:
         case Status.ERROR:
             case.add_error_info(message=visible(message), output=text, error_type="error")
         case Status.WAIVED:
-            case.add_skipped_info(message=visible(f"Waived: {rule.waiver or message}"), output=text)
+            case.add_skipped_info(message=visible(f"Waived: {rule.waiver or rule.explanation}"), output=text)
         case Status.SKIPPED:
-            case.add_skipped_info(message=visible(f"Skipped: {message}"), output=text)
+            case.add_skipped_info(message=visible(f"Skipped: {rule.explanation or message}"), output=text)
     return case
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gate.report import reproduce
+from gate.report.beside_baseline import compared_rows, flips_in_words
+from gate.report.canaries import canary_lines, silence_in_words
 from gate.report.cause_words import kind_words
 from gate.report.coverage import (
     FALSE_MEANING,
@@ -25,6 +27,7 @@ from gate.report.coverage import (
     saturation,
     stalled,
 )
+from gate.report.decided import distance_in_words, early_in_words, evidence_in_words, multiplicity_in_words
 from gate.report.gallery import choose
 from gate.report.numbers import amount, confidence, count, interval
 from gate.report.opening_words import mixed_up, plain_reason, what_it_means
@@ -58,6 +61,7 @@ from gate.triage.gravity import gravest_first
 __all__ = ["render"]
 
 _MOST_RULES, _MOST_DEFECTS, _MOST_CAUSES, _MOST_LINES, _MOST_CRITERIA, _MOST_FALSE = 60, 10, 10, 20, 12, 4
+_MOST_COMPARED = 20
 _HEADLINE = (
     *JUDGING,
     "defect_density",
@@ -103,7 +107,12 @@ def render(result: Result) -> str:
     if result.next_steps:
         blocks += ["### What to do next", _list(result.next_steps)]
     blocks += ["### Rules", _rules(result)]
+    weighed = [said for said in (multiplicity_in_words(result), early_in_words(result)) if said]
+    if weighed:
+        blocks.append("\n".join(f"- {markdown(said)}" for said in weighed))
+    blocks += _beside_baseline(result)
     blocks += _numbers(result)
+    blocks += _canaries(result)
     blocks += _coverage(result)
     blocks += _causes(result)
     blocks += _defects(result)
@@ -141,7 +150,9 @@ def _rules(result: Result) -> str:
     if missing:
         return missing
     ordered, flags = worst_first(result.rules), evidence_flags(result)
-    table = _table(("Status", "Rule", "Value", "Limit", "What was found"), [_rule(rule, flags) for rule in ordered[:_MOST_RULES]])
+    table = _table(
+        ("Status", "Rule", "Value", "Limit", "Distance", "What was found"), [_rule(rule, flags) for rule in ordered[:_MOST_RULES]]
+    )
     rest = len(ordered) - _MOST_RULES
     return f"{table}\n\n{rest} more rules are in `result.json`." if rest > 0 else table
 
@@ -150,15 +161,18 @@ def _rule(rule: RuleResult, flags: Mapping[str, str]) -> tuple[str, ...]:
     found = markdown(rule.explanation)
     if rule.metric in flags:
         found += f" **⚠ {flags[rule.metric]}**"
+    if rule.evidence:
+        found += f" Shown by {markdown(evidence_in_words(rule))}."
     if rule.next_step and rule.status not in (Status.PASS, Status.SKIPPED):
         found += f" *{markdown(rule.next_step)}*"
     if rule.waiver:
         found += f" Waiver: {markdown(rule.waiver)}"
     return (
-        _MARK[rule.status],
+        f"{_MARK[rule.status]}{' (known)' if rule.known else ''}",
         markdown(rule.id, NAME),
         markdown(rule_result_in_words(rule)),
-        markdown(limits_in_words(rule)) or "–",
+        markdown(limits_in_words(rule) or rule.compare or "") or "–",
+        markdown(distance_in_words(rule)) or "–",
         found or "–",
     )
 
@@ -175,6 +189,31 @@ def _numbers(result: Result) -> list[str]:
     half = judged_half_note(result)
     judged = [f"The numbers of the judging arm ({', '.join(title(name).lower() for name in JUDGING)}) come {half}."] if half else []
     return ["### Numbers", *judged, _table(("Metric", "Value", "Interval or reason"), rows)]
+
+
+def _beside_baseline(result: Result) -> list[str]:
+    rows = compared_rows(result)
+    flips = flips_in_words(result)
+    if not rows and flips is None:
+        return []
+    blocks = ["### Beside the baseline, on the same inputs"]
+    if flips:
+        blocks.append(markdown(flips))
+    if rows:
+        shown = [tuple(markdown(text, NAME) or "–" for text in row) for row in rows[:_MOST_COMPARED]]
+        blocks.append(_table(("Metric", "Candidate", "Baseline", "Difference", "Interval", "Inputs", "Reading"), shown))
+        if len(rows) > len(shown):
+            blocks.append(f"{count(len(rows) - len(shown))} more are in `result.json`.")
+    return blocks
+
+
+def _canaries(result: Result) -> list[str]:
+    said = silence_in_words(result)
+    if said is None:
+        return []
+    lines = [f"- {markdown(line)}" for line in canary_lines(result)]
+    more = [f"- … and {len(lines) - _MOST_LINES} more"] if len(lines) > _MOST_LINES else []
+    return ["### Faults planted on purpose", markdown(said), "\n".join([*lines[:_MOST_LINES], *more])]
 
 
 def _coverage(result: Result) -> list[str]:

@@ -10,10 +10,12 @@ import math
 import re
 from collections.abc import Mapping
 
+from gate.report.canaries import canary_counts
+from gate.report.decided import distance_of, saved_by
 from gate.report.releases import status_counts
 from gate.report.text import NAME, visible
 from gate.report.words import advisory_note, meaning, partial_note
-from gate.result import Result, Status, Verdict
+from gate.result import Result, RuleResult, Status, Verdict
 
 __all__ = ["render"]
 
@@ -40,6 +42,7 @@ def render(result: Result) -> str:
     page.sample("gate_run_info", about, 1)
     _rules(page, result)
     _metrics(page, result)
+    _weighed(page, result)
     _coverage(page, result)
     _campaign(page, result)
     page.one("gate_confirmed_defects", "Defects confirmed from their files.", len(result.defects))
@@ -58,13 +61,52 @@ def _rules(page: _Page, result: Result) -> None:
     if not result.rules:
         return
     page.family("gate_rule", "stateset", "The status of each rule.")
-    seen: set[str] = set()
+    shown: dict[str, RuleResult] = {}
     for rule in result.rules[:_MOST_RULES]:
-        label = visible(rule.id, NAME, isolate=False)
-        if label not in seen:
-            seen.add(label)
-            for status in Status:
-                page.sample("gate_rule", {"rule": label, "gate_rule": status.value}, status is rule.status)
+        shown.setdefault(visible(rule.id, NAME, isolate=False), rule)
+    for label, rule in shown.items():
+        for status in Status:
+            page.sample("gate_rule", {"rule": label, "gate_rule": status.value}, status is rule.status)
+    distances = {label: gap for label, gap in ((label, distance_of(rule)) for label, rule in shown.items()) if gap is not None}
+    if distances:
+        page.family("gate_rule_distance", "gauge", "From the limit, in the metric's unit; above 0 is on the good side.")
+        for label, gap in distances.items():
+            page.sample("gate_rule_distance", {"rule": label}, gap)
+    page.family("gate_rule_known", "gauge", "1 where a breach only warns because the baseline has it too.")
+    for label, rule in shown.items():
+        page.sample("gate_rule_known", {"rule": label}, rule.known)
+
+
+def _weighed(page: _Page, result: Result) -> None:
+    """Differences from the baseline, canaries, several rules at once, and the early decision."""
+    compared = {name: metric.paired for name, metric in sorted(result.metrics.items()) if metric.paired is not None}
+    parts = (
+        ("rise", "Candidate less baseline on the same inputs, by metric, in its unit.", "rise"),
+        ("rise_lower", "Lower end of the interval of that difference.", "lower"),
+        ("rise_upper", "Upper end of the interval of that difference.", "upper"),
+        ("baseline", "The baseline's value on these inputs.", "baseline"),
+        ("inputs", "Inputs that both models were compared on.", "n"),
+    )
+    for base, help_text, field in parts:
+        values = {name: getattr(paired, field) for name, paired in compared.items()}
+        told = {visible(name, NAME, isolate=False): value for name, value in values.items() if value is not None}
+        if told:
+            page.family(f"gate_compared_{base}", "gauge", help_text)
+            for name, value in told.items():
+                page.sample(f"gate_compared_{base}", {"metric": name}, value)
+    counted = canary_counts(result)
+    if counted is not None:
+        page.family("gate_canaries", "gauge", "Faults planted on purpose by what came of the search for them.")
+        page.sample("gate_canaries", {"outcome": "found"}, counted[0])
+        page.sample("gate_canaries", {"outcome": "missed"}, counted[1] - counted[0])
+    if result.multiplicity is not None:
+        page.one("gate_multiplicity_tests", "Rules and slices that are decided on intervals.", result.multiplicity.tests)
+        page.one("gate_multiplicity_error", "Chance, at most, that any of them breaches by chance alone.", result.multiplicity.error)
+    if result.early is not None:
+        page.one("gate_decided_early", "1 when the campaign ended because everything was settled.", result.early.stopped)
+        saved = saved_by(result.early)
+        if saved is not None:
+            page.one("gate_budget_saved", "Share of the budget that deciding early saved, 0 to 1.", saved)
 
 
 def _metrics(page: _Page, result: Result) -> None:

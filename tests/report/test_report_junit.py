@@ -24,12 +24,41 @@ def _case(root: ET.Element, suite: str, name: str) -> ET.Element:
 
 
 def test_a_breach_explains_itself_in_message_and_text(tmp_path: Path) -> None:
-    result = make_run(tmp_path, Verdict.FAIL, 3)
+    result = make_run(tmp_path, Verdict.FAIL, 60)
+    rule = result.rules[0]
     failure = _case(_root(result, tmp_path), "gate.policy", "defect-rate").find("failure")
     assert failure is not None
-    assert failure.get("message") == result.rules[0].explanation
-    assert result.rules[0].explanation in (failure.text or "")
-    assert "To do: " in (failure.text or "")
+    message, text = failure.get("message", ""), failure.text or ""
+    assert message.startswith("defect_rate is 34.0 % (95 % interval 29.1 to 39.3 %), over the limit of 20 % by 14.0 points.")
+    assert f"Shown by: {', '.join(rule.evidence)} and 55 more defects." in message
+    assert f"To do: {rule.next_step}" in message
+    assert rule.explanation in text
+    assert "Distance: 14.0 points beyond the limit." in text
+    assert "This breach was decided at 99.58 % confidence" in text
+    assert f"gate replay RUN {rule.evidence[0]}" in text
+    assert "To do: " in text
+
+
+def test_a_comparison_says_how_far_it_rose_and_what_was_allowed(tmp_path: Path) -> None:
+    failure = _case(_root(make_run(tmp_path, Verdict.FAIL, 3), tmp_path), "gate.policy", "no-worse").find("failure")
+    assert failure is not None
+    assert "Value: +6.2 points beside the baseline; +4.1 to +8.3 points (95 % interval)" in (failure.text or "")
+    assert "284 inputs; it may rise by 2 points over the baseline." in (failure.text or "")
+
+
+def test_a_breach_that_the_baseline_has_too_blocks_nothing_and_is_seen(tmp_path: Path) -> None:
+    case = _case(_root(make_run(tmp_path, Verdict.FAIL, 3), tmp_path), "gate.policy", "failing-mutants")
+    skipped = case.find("skipped")
+    assert skipped is not None
+    assert skipped.get("message", "").startswith("Known to the baseline, not blocking: mutant_failure_rate is 8.3 %")
+    assert "without what the baseline fails on too it is 2.0 %" in (skipped.text or "")
+
+
+def test_the_verdict_tells_what_its_evidence_is_worth(tmp_path: Path) -> None:
+    out = _case(_root(make_run(tmp_path, Verdict.PASS, 0), tmp_path), "gate.verdict", "verdict").findtext("system-out") or ""
+    assert "by Holm's step-down" in out
+    assert "4 of 5 faults planted on purpose" in out
+    assert "read rightly by the baseline and wrongly by the candidate" in out
 
 
 @pytest.mark.parametrize("run", [make_run, lambda folder: make_run(folder, Verdict.ERROR), hostile_run])
