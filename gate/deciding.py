@@ -54,13 +54,15 @@ class Ending:
         self._blocker: str | None = None  # a rule that was open at the last look
         self._judged = 0  # seed inputs at the last look
         self._reachable: dict[str, dict[str, int]] = {}
-        self._began: tuple[int, float] | None = None  # executions and seconds that there had been when the campaign began
+        self._began: tuple[int, float, float] | None = None  # executions and seconds when the campaign began; seconds when last asked
         self._today = date.fromisoformat(work.started_at[:10])
         self.looks = 0
 
     def __call__(self) -> str | None:
         """``abort``, ``decided``, or None where the campaign goes on."""
-        self._began = self._began or (self._executions(), self._work.budget.seconds)
+        now = self._work.budget.seconds
+        executions, begun = (self._executions(), now) if self._began is None else self._began[:2]
+        self._began = (executions, begun, now)
         if self._aborted():
             return "abort"
         if self._early and self._worth_a_look():
@@ -151,20 +153,20 @@ class Ending:
         return evidence_of(self._work).model_copy(update=update)
 
     def _note(self, still: tuple[str, ...], *, stopped: bool) -> None:
-        work, executions, limit = self._work, self._executions(), self._work.budget.settings
-        before, begun = self._began or (0, work.budget.seconds)
-        seconds = work.budget.seconds - begun
+        work, executions, of = self._work, self._executions(), self._work.budget.executions
+        before, begun, asked = self._began or (0, 0.0, 0.0)
+        seconds = asked - begun
         whole: float | None = None
-        if limit.executions is not None and executions > before:
-            whole = seconds * (limit.executions - before) / (executions - before)
-        elif limit.executions is None and limit.wall is not None:
-            whole = max(seconds, limit.wall - work.budget.reserve - begun)
+        if of is not None and executions > before:
+            whole = seconds * (of - before) / (executions - before)
+        elif of is None and work.budget.settings.wall is not None:
+            whole = max(seconds, work.budget.settings.wall - work.budget.reserve - begun)
         work.early = EarlyDecision(
             stopped=stopped,
             reason=_why(still, stopped=stopped, judged=self._judged_now(), looks=self.looks),
             looks=self.looks,
             executions=executions,
-            of=limit.executions,
+            of=of,
             seconds=round(seconds, 3),
             of_seconds=None if whole is None else round(whole, 3),
             open_rules=still,

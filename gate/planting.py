@@ -69,6 +69,8 @@ def plant_canaries(work: Work, worker: Worker, domain: InputDomain, preflight: P
     assert work.campaign is not None
     seconds, work.budget.kept_seconds = work.budget.kept_seconds, 0.0
     each, wanted, reason = _plan(work, seconds)
+    if wanted and work.campaign.outcome.stop_reason == "abort":
+        wanted, reason = 0, "a defect ended the campaign (abort_on), and nothing was searched for after it"
     if wanted and worker.given_up:
         wanted, reason = 0, "the worker that runs the model had been given up by then"
     if not wanted:

@@ -639,7 +639,7 @@ class EarlyDecision(_Frozen):
     reason: str  # in words: what was settled, or what was still open
     looks: int = 0  # how often it was asked
     executions: int = 0  # when the campaign had ended
-    of: int | None = None  # executions of the budget; None where it is in time only
+    of: int | None = None  # executions that it had, those of the canaries left out; None where the budget is in time only
     seconds: float | None = None  # that it took
     of_seconds: float | None = None  # that it would have taken at this pace; None where that can't be told
     open_rules: tuple[str, ...] = ()  # not settled when it ended
