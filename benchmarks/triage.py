@@ -35,7 +35,7 @@ from gate.config import Settings
 from gate.corpus.export import file_of
 from gate.demo.network import tensor
 from gate.domains.image import picture
-from gate.metrics.intervals import wilson
+from gate.metrics.intervals import exact_share
 from gate.pipeline import run
 from gate.result import Result, RootCause
 
@@ -178,7 +178,7 @@ def _known(path: Path) -> Iterator[Named]:
 
 
 def _share(rows: Sequence[bool]) -> str:
-    lower, upper = wilson(sum(rows), len(rows), CONFIDENCE)
+    lower, upper = exact_share(sum(rows), len(rows), CONFIDENCE)
     return f"{sum(rows)} of {len(rows)} ({lower:.0%} to {upper:.0%})"
 
 
@@ -208,7 +208,7 @@ def _planted(options: argparse.Namespace, console: Console) -> int:
             rows.append(row)
     console.print(_table(rows))
     console.print(
-        f"Intervals: Wilson, {CONFIDENCE:.0%}. Budget: {options.executions:,} executions each. Model calls: medians.", highlight=False
+        f"Intervals: exact, {CONFIDENCE:.0%}. Budget: {options.executions:,} executions each. Model calls: medians.", highlight=False
     )
     reached = all(
         sum(row.right for row in own) >= TARGET * len(own) and sum(row.share >= PURE for row in own) >= TARGET * len(own)

@@ -22,7 +22,7 @@ from gate.domains.image import picture
 from gate.domains.image.dataset import load_images
 from gate.domains.image.domain import ImageDomain
 from gate.errors import DataError, ModelError, WorkerError
-from gate.metrics.intervals import wilson
+from gate.metrics.intervals import exact_share
 from gate.models.outputs import OutputKind
 from gate.result import Result
 from gate.triage.regression import FRESH_MUTANTS, EarlierRun, SeedInputs, read_answers, read_earlier, replay_all
@@ -47,7 +47,7 @@ class CauseRegressed:
     exported: tuple[int, int]  # defects of the exported half whose file or seed input fails
     held_back: tuple[int, int]  # those of the other half
     fresh: tuple[int, int]  # fresh mutants
-    fresh_interval: tuple[float, float] | None  # Wilson; None where there are none
+    fresh_interval: tuple[float, float] | None  # exact; None where there are none
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Regressed:
     defects: int
     recurring: int
     rate: float | None  # ``regression_rate``; None where the run has no defect
-    interval: tuple[float, float] | None  # Wilson, at 95 %
+    interval: tuple[float, float] | None  # exact, at 95 %
     ways: Mapping[str, int]  # how they recur: file, seed, fresh
     recurs: Mapping[str, Literal["file", "seed", "fresh"] | None]  # by defect
     causes: tuple[CauseRegressed, ...]  # the worst first
@@ -147,7 +147,7 @@ def regress(
         defects=len(recurrences),
         recurring=recurring,
         rate=recurring / len(recurrences) if recurrences else None,
-        interval=wilson(recurring, len(recurrences), CONFIDENCE) if recurrences else None,
+        interval=exact_share(recurring, len(recurrences), CONFIDENCE) if recurrences else None,
         ways={way: ways[way] for way in ("file", "seed", "fresh")},
         recurs={one.defect.id: one.why for one in recurrences},
         causes=_causes(result, outcomes(recurrences, exported)),
@@ -214,7 +214,7 @@ def _causes(result: Result, found: Mapping[str, Outcome]) -> tuple[CauseRegresse
             exported=one.exported,
             held_back=one.held_back,
             fresh=one.fresh,
-            fresh_interval=wilson(*one.fresh, CONFIDENCE) if one.fresh[1] else None,
+            fresh_interval=exact_share(*one.fresh, CONFIDENCE) if one.fresh[1] else None,
         )
         for one in found.values()
     ]

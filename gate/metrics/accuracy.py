@@ -1,4 +1,4 @@
-"""``clean_accuracy`` and ``long_tail_accuracy``: shares of labelled samples that the model gets right; Wilson intervals."""
+"""``clean_accuracy`` and ``long_tail_accuracy``: shares of labelled samples that the model gets right; exact intervals."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gate.metrics.evidence import Evidence
-from gate.metrics.judged_sample import SeedInput, by_class, by_family, by_half, nothing, sample
-from gate.metrics.measured import missing, share
+from gate.metrics.judged_sample import SeedInput, nothing, sample, sliced
+from gate.metrics.measured import judged_share, missing
 from gate.result import Metric
 
 __all__ = ["CONFIDENT", "confident_error_rate", "missed_positive_rate"]
@@ -19,7 +19,7 @@ CONFIDENT = 0.9  # probability of the class predicted from which on a wrong answ
 
 
 def confident_error_rate(evidence: Evidence, confidence: float) -> Metric:
-    """Share of seed inputs with at least one valid natural mutant that is answered wrongly with confidence 0.9 or more; Wilson interval."""
+    """Share of seed inputs with at least one valid natural mutant that is answered wrongly with confidence 0.9 or more; exact interval."""
     name = "confident_error_rate"
     found = sample(evidence)
     if not found.seeds:
@@ -34,18 +34,13 @@ def confident_error_rate(evidence: Evidence, confidence: float) -> Metric:
         )
 
     def of(seeds: Sequence[SeedInput]) -> Metric:
-        return share(name, sum(map(wrong, seeds)), len(seeds), confidence)
+        return judged_share(name, [wrong(seed) for seed in seeds], confidence, evidence)
 
-    slices = {
-        "class": {part: of(seeds) for part, seeds in by_class(evidence, found.seeds)},
-        "family": {part: of(seeds) for part, seeds in by_family(found.seeds)},
-        "half": {part: of(seeds) for part, seeds in by_half(found.seeds)},
-    }
-    return of(found.seeds).model_copy(update={"slices": slices, "extra": found.left_out})
+    return of(found.seeds).model_copy(update={"slices": sliced(evidence, found.seeds, of), "extra": found.left_out})
 
 
 def missed_positive_rate(evidence: Evidence, confidence: float) -> Metric:
-    """Share of the positive classes' seed inputs with at least one valid natural mutant read as none of these classes; Wilson interval.
+    """Share of the positive classes' seed inputs with at least one valid natural mutant read as none of these classes; exact interval.
 
     An output that is not finite is read as none of them, too.
     """
@@ -61,12 +56,7 @@ def missed_positive_rate(evidence: Evidence, confidence: float) -> Metric:
         return missing(name, "the judging arm ran no seed input of the positive classes", n=0, evidence=evidence)
 
     def of(seeds: Sequence[SeedInput]) -> Metric:
-        missed = sum(any(mutant.predicted not in positive for mutant in seed.mutants) for seed in seeds)
-        return share(name, missed, len(seeds), confidence)
+        missed = [any(mutant.predicted not in positive for mutant in seed.mutants) for seed in seeds]
+        return judged_share(name, missed, confidence, evidence)
 
-    slices = {
-        "class": {part: of(seeds) for part, seeds in by_class(evidence, chosen)},
-        "family": {part: of(seeds) for part, seeds in by_family(chosen)},
-        "half": {part: of(seeds) for part, seeds in by_half(chosen)},
-    }
-    return of(chosen).model_copy(update={"slices": slices, "extra": found.left_out})
+    return of(chosen).model_copy(update={"slices": sliced(evidence, chosen, of), "extra": found.left_out})

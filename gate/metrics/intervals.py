@@ -1,18 +1,16 @@
 """Confidence intervals: two-sided, at a confidence strictly between 0 and 1, with equal error on both sides.
 
-A percentile bootstrap over identical observations has no width, as if nothing could be otherwise; ``seed_bootstrap`` then answers with
-an exact bound instead, so that a handful of seed inputs without a failure is never mistaken for certainty.
+Shares and percentiles have exact ones here. For means and ratios over seed inputs see ``reweighting``, for intervals that hold at every
+moment ``sequences``.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-__all__ = ["Interval", "bounded_seed_bootstrap", "exact_count", "exact_quantile", "exact_share", "seed_bootstrap", "wilson"]
+__all__ = ["Interval", "exact_quantile", "exact_share", "seed_bootstrap"]
 
 Interval = tuple[float, float]
 
@@ -26,22 +24,6 @@ def _tail(confidence: float) -> float:
     return (1 - confidence) / 2
 
 
-def wilson(successes: int, n: int, confidence: float) -> Interval:
-    """Score interval of a share of ``n`` >= 1 independent observations.
-
-    Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22 (1927).
-    """
-    z = -float(special.ndtri(_tail(confidence)))
-    share = successes / n
-    scale = 1 + z * z / n
-    centre = (share + z * z / (2 * n)) / scale
-    half = z / scale * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-    # At 0 and n the bounds are exactly 0 and 1; the square root would miss them by a rounding error.
-    lower = 0.0 if successes == 0 else max(0.0, centre - half)
-    upper = 1.0 if successes == n else min(1.0, centre + half)
-    return lower, upper
-
-
 def exact_share(successes: int, n: int, confidence: float) -> Interval:
     """Exact interval of a share of ``n`` >= 1 independent observations; never covers less than it says.
 
@@ -51,16 +33,6 @@ def exact_share(successes: int, n: int, confidence: float) -> Interval:
     lower = 0.0 if successes == 0 else float(special.betaincinv(successes, n - successes + 1, tail))
     upper = 1.0 if successes == n else float(special.betaincinv(successes + 1, n - successes, 1 - tail))
     return lower, upper
-
-
-def exact_count(count: int, confidence: float) -> Interval:
-    """Exact interval of the mean of a Poisson count.
-
-    Source: F. Garwood, "Fiducial limits for the Poisson distribution", Biometrika 28 (1936).
-    """
-    tail = _tail(confidence)
-    lower = 0.0 if count == 0 else float(special.gammaincinv(count, tail))
-    return lower, float(special.gammaincinv(count + 1, 1 - tail))
 
 
 def exact_quantile(values: NDArray[np.float64], percent: int, confidence: float, *, support: Interval) -> Interval:
@@ -115,19 +87,3 @@ def seed_bootstrap(
         statistics[start:stop] = totals[:, 0] / totals[:, 1]
     lower, upper = np.quantile(statistics, [tail, 1 - tail])
     return float(lower), float(upper)
-
-
-def bounded_seed_bootstrap(
-    parts: NDArray[np.float64], wholes: NDArray[np.float64], confidence: float, rng: np.random.Generator
-) -> Interval:
-    """``seed_bootstrap`` of a share between 0 and 1, with an exact bound where all seed inputs agree.
-
-    If all n have the ratio c, then at most a share u of all seed inputs has another one (``exact_share`` of 0 of n), and the
-    mean lies between c (1 - u) and c (1 - u) + u.
-    """
-    interval = seed_bootstrap(parts, wholes, confidence, rng)
-    if interval is not None:
-        return interval
-    ratio = float(parts[0] / wholes[0])
-    _, other = exact_share(0, len(parts), confidence)
-    return ratio * (1 - other), ratio * (1 - other) + other

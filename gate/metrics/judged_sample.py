@@ -6,7 +6,7 @@ not all run before the budget ended: its effort would not be equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gate.corpus.export import half_of
@@ -14,7 +14,7 @@ from gate.metrics.evidence import Evidence, JudgedSeed
 from gate.metrics.measured import class_names, missing
 from gate.result import Metric
 
-__all__ = ["Mutant", "Sample", "SeedInput", "by_class", "by_family", "by_half", "nothing", "sample"]
+__all__ = ["Mutant", "Sample", "SeedInput", "by_class", "by_family", "by_half", "nothing", "sample", "sliced"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,15 @@ def by_family(seeds: Sequence[SeedInput]) -> list[tuple[str, list[SeedInput]]]:
         for family, mutants in parts.items():
             groups.setdefault(family, []).append(SeedInput(seed.seed_id, seed.label, tuple(mutants)))
     return sorted(groups.items())
+
+
+def sliced(evidence: Evidence, seeds: Sequence[SeedInput], of: Callable[[Sequence[SeedInput]], Metric]) -> Mapping[str, dict[str, Metric]]:
+    """A metric of the judging arm by class, family and half; the seed inputs of each slice stand in the blind order, as all do."""
+    return {
+        "class": {part: of(members) for part, members in by_class(evidence, seeds)},
+        "family": {part: of(members) for part, members in by_family(seeds)},
+        "half": {part: of(members) for part, members in by_half(seeds)},
+    }
 
 
 def _valid_mutants(judged: JudgedSeed) -> Iterator[Mutant]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gate.metrics.evidence import Evidence
-from gate.metrics.intervals import bounded_seed_bootstrap
 from gate.metrics.measured import measured, missing
-from gate.randomness import generator
+from gate.metrics.reweighting import reweighted_ratio
 from gate.result import Metric
 
 __all__ = ["MIN_DEFECTS", "MIN_ERRORS", "long_tail_hit_rate"]
@@ -17,7 +16,7 @@ MIN_ERRORS = 20
 
 
 def long_tail_hit_rate(evidence: Evidence, confidence: float) -> Metric:
-    """Share of distinct natural defects whose failure also occurs in the long-tail set; bootstrap over the seed inputs that have one.
+    """Share of distinct natural defects whose failure also occurs in the long-tail set; interval over the seed inputs that have one.
 
     Null below 10 natural defects or 20 long-tail errors. ``extra`` holds the chance level and the radius where they are known.
     """
@@ -44,8 +43,8 @@ def long_tail_hit_rate(evidence: Evidence, confidence: float) -> Metric:
         pair[0] += bool(defect.recurs_in_long_tail)
         pair[1] += 1
     table = np.array([by_seed[seed] for seed in sorted(by_seed)])
-    rng = generator(evidence.seed, "bootstrap", name)
-    interval = bounded_seed_bootstrap(table[:, 0], table[:, 1], confidence, rng)
+    most = float(table[:, 1].max())  # the imaginary seed input weighs as much as the heaviest
+    interval = reweighted_ratio(table[:, 0], table[:, 1], confidence, best=(0.0, most), worst=(most, most))
     extra = {"long_tail_errors": float(errors), "seed_inputs": float(len(table)), "undecided": float(len(natural) - n)}
     if tail.chance is not None:
         extra["chance"] = tail.chance

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from gate.metrics.catalogue import CATALOGUE
 from gate.metrics.evidence import Evidence
-from gate.metrics.intervals import Interval, wilson
+from gate.metrics.intervals import Interval, exact_share
+from gate.metrics.sequences import mean_sequence
 from gate.result import Metric
 
-__all__ = ["class_names", "measured", "missing", "share"]
+__all__ = ["class_names", "judged_share", "measured", "missing", "share"]
 
 
 def measured(
@@ -22,7 +25,7 @@ def measured(
     extra: Mapping[str, float] | None = None,
     slices: Mapping[str, Mapping[str, Metric]] | None = None,
 ) -> Metric:
-    """A metric with a value. The interval is widened to contain the value, which a percentile interval may miss by a hair."""
+    """A metric with a value. The interval is widened to contain the value, which a sequence may have left behind."""
     lower, upper = (min(interval[0], value), max(interval[1], value)) if interval else (None, None)
     return Metric(
         value=value,
@@ -44,8 +47,16 @@ def missing(name: str, reason: str, *, n: int | None = None, evidence: Evidence 
 
 
 def share(name: str, successes: int, n: int, confidence: float, *, slices: Mapping[str, Mapping[str, Metric]] | None = None) -> Metric:
-    """A share of n >= 1 independent observations with its Wilson interval."""
-    return measured(name, successes / n, n=n, interval=wilson(successes, n, confidence), confidence=confidence, slices=slices)
+    """A share of n >= 1 independent observations with its exact interval."""
+    return measured(name, successes / n, n=n, interval=exact_share(successes, n, confidence), confidence=confidence, slices=slices)
+
+
+def judged_share(name: str, outcomes: Sequence[bool], confidence: float, evidence: Evidence) -> Metric:
+    """A share of at least one seed input of the judging arm, in the blind order; valid at every moment where the run decides early."""
+    if evidence.decide != "early":
+        return share(name, sum(outcomes), len(outcomes), confidence)
+    interval = mean_sequence(np.array(outcomes, dtype=np.float64), confidence)
+    return measured(name, sum(outcomes) / len(outcomes), n=len(outcomes), interval=interval, confidence=confidence)
 
 
 def class_names(evidence: Evidence) -> dict[int, str]:

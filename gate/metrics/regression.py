@@ -13,7 +13,7 @@ __all__ = ["regression_rate"]
 
 
 def regression_rate(evidence: Evidence, confidence: float) -> Metric:
-    """Wilson interval over the earlier defects; ``extra`` counts by what recurred (file, seed, fresh), and root causes that look memorised.
+    """Exact interval over the earlier defects; ``extra`` counts by what recurred (file, seed, fresh), and root causes that look memorised.
 
     Slices by root cause, and by half of the seed inputs: what recurs among defects that were exported for training says less than what
     recurs among the others.

@@ -30,9 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
+from gate.metrics.intervals import Interval, exact_share
+
 __all__ = ["Interval", "reweighted_mean", "reweighted_ratio"]
 
-Interval = tuple[float, float]
 Floats = NDArray[np.float64]
 
 _STEP = 0.15
@@ -65,6 +66,9 @@ def reweighted_mean(values: Floats, confidence: float, *, support: Interval = (0
     if not ((values >= least) & (values <= greatest)).all():
         raise ValueError("an observation lies outside its support")
     scaled = (values - least) / (greatest - least)
+    if len(scaled) and ((scaled == 0) | (scaled == 1)).all():  # the same numbers, sooner
+        lower, upper = exact_share(int(scaled.sum()), len(scaled), confidence)
+        return least + lower * (greatest - least), least + upper * (greatest - least)
     lower, upper = reweighted_ratio(scaled, np.ones(len(values)), confidence, best=(0.0, 1.0), worst=(1.0, 1.0))
     return least + lower * (greatest - least), least + upper * (greatest - least)
 

@@ -1,7 +1,7 @@
 """The search arm's productivity: ``defect_density`` and ``defects_per_1k_executions``.
 
-The bootstrap draws the searched seed inputs again: a seed input with five defects comes and goes as a whole. Where all seed inputs
-have the same number of defects (usually none), the exact interval of a Poisson count stands in.
+The interval is over the searched seed inputs: one with five defects comes and goes as a whole. Nothing bounds how many defects a seed input
+may have, so that the imaginary one of the upper end is a guess: it has five more than any that was seen.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from collections import Counter
 import numpy as np
 
 from gate.metrics.evidence import Evidence
-from gate.metrics.intervals import Interval, exact_count, seed_bootstrap
 from gate.metrics.measured import measured, missing
-from gate.randomness import generator
+from gate.metrics.reweighting import reweighted_ratio
 from gate.result import Metric
 
 __all__ = ["defect_density", "defects_per_1k_executions"]
+
+_MORE_THAN_SEEN = 5
 
 
 def defect_density(evidence: Evidence, confidence: float) -> Metric:
@@ -40,15 +41,8 @@ def _rate(name: str, evidence: Evidence, effort: float, confidence: float, extra
         return missing(name, "the search arm had no seed input to start from", n=0, evidence=evidence)
     total = len(evidence.defects)
     per_seed = np.array([float(counts[seed]) for seed in seeds])
-    # The same draws for both metrics: they are one count over two efforts.
-    interval = _of_total(per_seed, total, confidence, generator(evidence.seed, "bootstrap", "defects"))
+    worst = float(per_seed.max()) + _MORE_THAN_SEEN
+    lower, upper = reweighted_ratio(per_seed, np.ones_like(per_seed), confidence, best=(0.0, 1.0), worst=(worst, 1.0))
+    scaled = (lower * len(seeds) / effort, upper * len(seeds) / effort)
     extra = {"defects": float(total), **extra}
-    scaled = (interval[0] / effort, interval[1] / effort)
     return measured(name, total / effort, n=len(seeds), interval=scaled, confidence=confidence, extra=extra)
-
-
-def _of_total(per_seed: np.ndarray, total: int, confidence: float, rng: np.random.Generator) -> Interval:
-    interval = seed_bootstrap(per_seed, np.ones_like(per_seed), confidence, rng)
-    if interval is None:
-        return exact_count(total, confidence)
-    return interval[0] * len(per_seed), interval[1] * len(per_seed)

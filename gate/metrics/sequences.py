@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
+from gate.metrics.intervals import Interval
+
 __all__ = ["Interval", "mean_sequence", "quantile_sequence", "ratio_sequence"]
 
-Interval = tuple[float, float]
 Floats = NDArray[np.float64]
 
 # Shares of the capital at stake, each given an equal part of it. All of it (1) settles observations at an end of the range, such as a model

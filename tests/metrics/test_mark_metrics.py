@@ -15,8 +15,8 @@ def evidence(**more: Any) -> Evidence:
     return Evidence(**{"seed": 3, "classes": ("cat", "truck"), **more})
 
 
-def wilson(k: int, n: int, confidence: float) -> tuple[float, float]:
-    interval = stats.binomtest(k, n).proportion_ci(confidence, method="wilson")
+def exact(k: int, n: int, confidence: float) -> tuple[float, float]:
+    interval = stats.binomtest(k, n).proportion_ci(confidence, method="exact")
     return float(interval.low), float(interval.high)
 
 
@@ -32,14 +32,14 @@ def test_the_largest_share_has_an_interval_that_holds_for_all_marks_together(con
     rate = compute(evidence(marks=MARKS), confidence=confidence)["universal_mark_rate"]
     assert (rate.value, rate.n, rate.extra) == (0.4, 30, {"marks": 3.0})
     each = 1 - (1 - confidence) / 3
-    assert rate.lower == pytest.approx(max(wilson(one.moved, one.inputs, each)[0] for one in MARKS))
-    assert rate.upper == pytest.approx(max(wilson(one.moved, one.inputs, each)[1] for one in MARKS))
-    assert rate.lower == pytest.approx(wilson(12, 30, each)[0], abs=0.06)
+    assert rate.lower == pytest.approx(max(exact(one.moved, one.inputs, each)[0] for one in MARKS))
+    assert rate.upper == pytest.approx(max(exact(one.moved, one.inputs, each)[1] for one in MARKS))
+    assert rate.lower == pytest.approx(exact(12, 30, each)[0], abs=0.06)
 
 
 def test_one_mark_alone_has_the_plain_interval() -> None:
     rate = compute(evidence(marks=MARKS[:1]))["universal_mark_rate"]
-    assert (rate.lower, rate.upper) == pytest.approx(wilson(30, 100, 0.95))
+    assert (rate.lower, rate.upper) == pytest.approx(exact(30, 100, 0.95))
 
 
 def test_without_a_mark_the_reason_is_the_searchs() -> None:
