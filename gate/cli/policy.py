@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -78,6 +79,80 @@ def schema() -> None:
     from gate.policy.schema_file import text
 
     click.echo(text(), nl=False)
+
+
+@command.command(
+    help="Propose limits from models known to be good: run the gate on each of them (or take finished runs), and say what limits they meet "
+    "and how often a policy made so blocks a good model. Rules about the evidence are never changed."
+)
+@click.option("--model", "models", multiple=True, help="A model known to be good, as for `gate run`; give it several times.")
+@click.option("--run", "runs", multiple=True, type=click.Path(path_type=Path), help="A finished run of one, in place of --model.")
+@click.option("--config", type=click.Path(path_type=Path), help="Settings file; gate.yaml of this folder where there is one.")
+@click.option("--policy", help="Whose limits: a shipped name or a file; as in the settings where absent.")
+@click.option("--baseline", help="The version in production, for rules that compare with it.")
+@click.option("--seeds", help="As for `gate run`.")
+@click.option("--seed", type=int, help="Campaign seed of every run.")
+@click.option("--executions", type=click.IntRange(min=1), help="Mutants of every run; the policy's own budget where absent.")
+@click.option("--device", help="auto, cpu, cuda or cuda:0.")
+@click.option("--tracking-uri", help="MLflow tracking server, database or folder; MLflow's default where absent.")
+@click.option(
+    "--false-block",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="Rate of good models that are not let through, at most, over all rules together.",
+)
+@click.option(
+    "--runs-folder",
+    type=click.Path(path_type=Path),
+    default=Path("gate-calibration"),
+    show_default=True,
+    help="Where the runs are kept; finished ones are taken as they are.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The policy to write: it extends the one given, and says where each limit comes from."
+)
+@_TODAY
+def calibrate(
+    models: tuple[str, ...],
+    runs: tuple[Path, ...],
+    config: Path | None,
+    false_block: float,
+    runs_folder: Path,
+    out: Path | None,
+    today: datetime.datetime | None,
+    **options: Any,
+) -> None:
+    """Prints the limits, and writes the policy where it is asked for; nothing is published."""
+    from gate.calibrating import calibrate as limits_from
+    from gate.calibrating import in_words, read_runs, run_models, write_policy
+    from gate.config import load
+    from gate.errors import UsageError
+    from gate.policy import load_policy
+    from gate.report.text import visible
+    from gate.terminal.progress import interruptible
+
+    if bool(models) == bool(runs):
+        raise UsageError("Give either models or finished runs.", where="--model, --run", hint="Give --model, or --run, several times.")
+    keys = {"seeds": "data.seeds", "executions": "budget.executions"}
+    settings = load(config, command_line={keys.get(name, name): value for name, value in options.items()}).settings
+    policy = load_policy(settings.policy)
+
+    def say(line: str, err: bool = False) -> None:
+        click.echo(visible(line, _LONGEST_LINE, isolate=False), err=err)
+
+    if runs:
+        good = read_runs(runs)
+    else:
+        with interruptible() as stop:
+            good = run_models(settings, models, runs_folder, say=lambda line: say(line, err=True), stop=stop)
+    found = limits_from(policy, good, false_block=false_block, today=_day(today))
+    for line in in_words(found):
+        say(line)
+    if out is not None:
+        for finding in write_policy(found, out, today=_day(today)):
+            say(f"{finding.where}: {finding.level}: {finding.text}")
+        say(f"policy:  {out}")
 
 
 def _day(given: datetime.datetime | None) -> datetime.date:
