@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from gate.metrics.catalogue import CATALOGUE
-from gate.report.numbers import amount, count, difference, difference_interval, is_share, share
+from gate.report.numbers import amount, count, difference, difference_interval, interval, is_share, share
 from gate.report.rise import reach, rise
 from gate.report.text import NAME, visible
-from gate.report.words import metric_reason, sentence, side_facts, title
-from gate.result import Paired, Result
+from gate.report.words import metric_reason, sentence, title
+from gate.result import BaselineSummary, Paired, Result
 
 __all__ = ["BY", "beside_baseline_page", "compared_rows", "flips_in_words", "worse_metrics"]
 
@@ -22,6 +22,7 @@ BY = {
     "long_tail_kind": "kind of long-tail sample",
 }
 _MOST_METRICS, _MOST_SLICES, _MOST_TABLES = 30, 30, 12
+_PARTS = {"clean": "the clean samples", "long_tail": "the long-tail samples", "judging": "the mutants of judged seed inputs"}
 _SIDE = {"worse": "worse", "better": "better", "open": "no difference shown"}
 _BADGE = {"worse": "fail", "better": "pass", "open": "note"}
 
@@ -32,13 +33,15 @@ def worse_metrics(result: Result) -> list[str]:
 
 
 def flips_in_words(result: Result) -> str | None:
-    """How many samples the baseline reads rightly and the candidate does not; None where that was not measured."""
+    """How often the baseline reads rightly what the candidate does not; None where that was not measured."""
     metric = result.metrics.get("negative_flip_rate")
     if metric is None or metric.value is None:
         return None
-    within = f" ({share(metric.lower)} to {share(metric.upper)})" if metric.lower is not None and metric.upper is not None else ""
-    of = f" of {count(metric.n)} samples" if metric.n is not None else ""
-    return f"{share(metric.value)}{within}{of} are read rightly by the baseline and wrongly by the candidate."
+    within = interval(metric.lower, metric.upper, metric.unit, metric.confidence)
+    shares = [f"{share(metric.extra[key])} of {words}" for key, words in _PARTS.items() if key in metric.extra]
+    of = f": {', '.join(shares[:-1])}{' and ' if shares[1:] else ''}{shares[-1]}" if shares else ""
+    said = f"{share(metric.value)}{' in the mean' if len(shares) > 1 else ' in all'}{f', {within}' if within else ''}"
+    return f"What the baseline reads rightly and the candidate wrongly{of}; {said}."
 
 
 def compared_rows(result: Result) -> list[tuple[str, ...]]:
@@ -70,10 +73,36 @@ def beside_baseline_page(result: Result) -> dict[str, Any] | None:
         "rows": [_row(name, title(name), CATALOGUE[name].unit, paired, _to([paired])) for name, paired in rows[:_MOST_METRICS]],
         "tables": _tables(result, [name for name, _ in rows]),
         "flips": flips,
-        "flips_beside": side_facts(flip) if flip is not None and flips else "",
+        "run": _run(result.against_baseline),
         "flips_missing": metric_reason(flip) if flip is not None and flip.value is None and rows else "",
         "missing": missing[:_MOST_METRICS],
     }
+
+
+def _run(summary: BaselineSummary | None) -> list[str]:
+    """What the baseline was run on, and how many of the candidate's defects it has."""
+    if summary is None:
+        return []
+    said = []
+    ran = (
+        (summary.clean, "clean samples"),
+        (summary.long_tail, "long-tail samples"),
+        (summary.judged, "judged seed inputs with their mutants"),
+    )
+    on = [f"{count(number)} {words}" for number, words in ran if number]
+    if on:
+        what = on[0] if len(on) == 1 else f"{', '.join(on[:-1])} and {on[-1]}"
+        said.append(
+            f"The baseline was run on {what}, {count(summary.executions)} executions in all, none of which counts as the candidate's."
+        )
+    if summary.asked:
+        said.append(
+            f"Of {count(summary.asked)} defects it was asked about, {count(summary.brought_in)} are new with this candidate and "
+            f"{count(summary.known)} are in the baseline, too."
+        )
+    if summary.paired_reason:
+        said.append(sentence(visible(summary.paired_reason)))
+    return said
 
 
 def _lead(rows: Iterable[tuple[str, Paired]]) -> str:

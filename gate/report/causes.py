@@ -123,6 +123,11 @@ class _Card:
             "badges": [(_TONES[cause.status], STATUS_WORD[cause.status])] if cause.status else [],
             "type": _type(cause),
             "size_words": size_in_words(cause, len(self._result.defects)),
+            "known": "all of them in the baseline, too"
+            if cause.known >= cause.size
+            else f"{count(cause.known)} of them in the baseline, too"
+            if cause.known
+            else "",
             "severity": _severity(cause),
             "repair": cause.repair,
             "example": name,

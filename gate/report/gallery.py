@@ -35,6 +35,7 @@ _MOST_OPTIONS = 150  # of one filter
 _PARTS = (("original", "Seed input"), ("mutant", "Mutant"), ("diff", DIFFERENCE))
 _MORE_PARTS = (("cam_before", "Heat before"), ("cam", "Heat after"), ("long_tail", "Real sample"))
 _OF_CLASSES = ("changed_prediction", "universal_mark")  # which say that another class came out, and nothing beside it
+_BESIDE = {None: "", True: " The baseline fails on it, too.", False: " The baseline does not fail on it."}
 _ORDINARY_ID = re.compile(r"d-[0-9a-f]{1,32}", re.ASCII)
 
 
@@ -135,6 +136,7 @@ def _filters(defects: Sequence[Defect], result: Result) -> tuple[tuple[dict[str,
         ("operator", "Mutation", lambda d: sorted(_operators_of(d)), lambda key: str(key).replace("_", " ")),
         ("type", "Type", lambda d: [d.type] if d.type else [], lambda key: type_name(str(key))),
         ("status", "Status", status, lambda key: STATUS_WORD.get(key, str(key))),
+        ("known", "Baseline", lambda d: [] if d.known is None else [d.known], lambda key: "fails too" if key else "does not fail"),
         ("cause", "Root cause", lambda d: [d.root_cause], cause_title),
     )
     filters: list[dict[str, Any]] = []
@@ -180,7 +182,7 @@ def _card(defect: Defect, parts: list[tuple[str, dict[str, Any] | None]], result
         "recipe_sentence": f"Recipe: {recipe_in_words(defect)}.",
         "small": f"Found by the {visible(defect.arm, NAME)} arm on {visible(defect.seed_id, 40)}; "
         f"family {visible(defect.family.replace('_', ' '), NAME)}, total severity {defect.severity:.2f}; "
-        f"root cause {visible(defect.root_cause, 40)}.",
+        f"root cause {visible(defect.root_cause, 40)}.{_BESIDE[defect.known]}",
     }
 
 

@@ -96,7 +96,14 @@ _FACTS = {  # key of ``Metric.extra`` -> singular and plural words around a numb
     "undecided": ("{} defect could not be compared", "{} defects could not be compared"),
     "radius": ("radius {}", "radius {}"),
 }
-_SHARES_OF_A_METRIC = {"chance": "by chance {}", "initial": "seeds alone {}", "final": "at the end {}"}
+_SHARES_OF_A_METRIC = {
+    "chance": "by chance {}",
+    "initial": "seeds alone {}",
+    "final": "at the end {}",
+    "clean": "{} of clean samples",
+    "long_tail": "{} of long-tail samples",
+    "judging": "{} of the mutants of judged seed inputs",
+}
 _HIDDEN = ("seed", "grain")  # parameters that only make a draw repeatable
 
 

@@ -58,7 +58,7 @@ def test_the_verdict_tells_what_its_evidence_is_worth(tmp_path: Path) -> None:
     out = _case(_root(make_run(tmp_path, Verdict.PASS, 0), tmp_path), "gate.verdict", "verdict").findtext("system-out") or ""
     assert "by Holm's step-down" in out
     assert "4 of 5 faults planted on purpose" in out
-    assert "read rightly by the baseline and wrongly by the candidate" in out
+    assert "What the baseline reads rightly and the candidate wrongly: 1.1 % of the clean samples, 2.1 % of" in out
 
 
 @pytest.mark.parametrize("run", [make_run, lambda folder: make_run(folder, Verdict.ERROR), hostile_run])

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 from gate.result import (
+    BaselineSummary,
     CanaryResult,
     CanarySummary,
     EarlyDecision,
@@ -75,7 +76,13 @@ def weighed(result: Result) -> Result:
         update={"paired_reason": "the baseline was the earlier run's candidate"}
     )
     metrics["negative_flip_rate"] = Metric(
-        value=0.013, lower=0.006, upper=0.024, confidence=0.95, n=696, unit="share", extra={"flips": 9.0, "positive_flips": 6.0}
+        value=0.013,
+        lower=0.006,
+        upper=0.024,
+        confidence=0.95,
+        n=696,
+        unit="share",
+        extra={"clean": 0.011, "long_tail": 0.021, "judging": 0.007},
     )
     found = sum(after is not None for _, _, after in _CANARIES)
     metrics["canary_recall"] = Metric(value=found / 5, lower=0.284, upper=0.995, confidence=0.95, n=5, unit="share")
@@ -99,6 +106,20 @@ def weighed(result: Result) -> Result:
                         reason="the model has no layer that it could be planted in",
                     ),
                 ),
+            ),
+            "defects": tuple(d.model_copy(update={"known": (True, False, None)[i % 3]}) for i, d in enumerate(result.defects)),
+            "root_causes": tuple(cause.model_copy(update={"known": cause.size // 2}) for cause in result.root_causes),
+            "against_baseline": BaselineSummary(
+                asked=len(result.defects),
+                brought_in=len(result.defects) * 2 // 3,
+                same=len(result.defects) // 4,
+                known=len(result.defects) // 3,
+                clean=719,
+                long_tail=240 if bad else 0,
+                judged=284,
+                executions=3231,
+                seconds=4.1,
+                paired_reason="16 judged seed inputs were not run because the budget ended",
             ),
             "early": EarlyDecision(
                 stopped=bad,
@@ -225,6 +246,7 @@ def hostile_weights(result: Result, names: tuple[str, ...]) -> Result:
                     CanaryResult(name=name, title=name, found=(True, False, None)[i % 3], reason=name) for i, name in enumerate(names)
                 ),
             ),
+            "against_baseline": BaselineSummary(reason=pick(0), paired_reason=pick(1), asked=2, known=1, clean=3),
             "early": EarlyDecision(stopped=False, reason=pick(0), looks=3, executions=1, open_rules=names),
             "multiplicity": Multiplicity(tests=2, error=0.05),
         }
