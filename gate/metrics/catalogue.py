@@ -204,6 +204,7 @@ _SPECS = (
         higher_is_worse=False,
         next_step="Look at the defects of lowest severity: small changes that flip the answer are the first to repair.",
         to_measure=_MORE_JUDGING,
+        slices=("class", "family", "half"),
         interval=True,
     ),
     MetricSpec(
