@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["SUBJECTS", "GuidanceSubject"]
+__all__ = ["FASHION", "SUBJECTS", "GuidanceSubject", "idx"]
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 FASHION_TRAINING, FASHION_EPOCHS, FASHION_SEEDS = 20_000, 3, 500
@@ -95,13 +95,13 @@ def fashion(cache: Path) -> GuidanceSubject:
     """
     folder = cache / "fashion"
     if not (folder / "data" / "model.pth").is_file():
-        x, y = _idx("train-images-idx3-ubyte.gz"), _idx("train-labels-idx1-ubyte.gz")
+        x, y = idx("train-images-idx3-ubyte.gz"), idx("train-labels-idx1-ubyte.gz")
         _saved(_trained(x[:FASHION_TRAINING], y[:FASHION_TRAINING]), folder)
-    x, y = _idx("t10k-images-idx3-ubyte.gz")[:FASHION_SEEDS], _idx("t10k-labels-idx1-ubyte.gz")[:FASHION_SEEDS]
+    x, y = idx("t10k-images-idx3-ubyte.gz")[:FASHION_SEEDS], idx("t10k-labels-idx1-ubyte.gz")[:FASHION_SEEDS]
     return GuidanceSubject("Fashion-MNIST ResNet, 28 px", folder, x[..., None], y.astype(np.int64), 10)
 
 
-def _idx(name: str) -> np.ndarray:
+def idx(name: str) -> np.ndarray:
     """uint8 array of a gzipped IDX file: two zero bytes, type 8, the number of axes, their lengths, the values."""
     data = gzip.decompress((FASHION / name).read_bytes())
     axes = data[3]
