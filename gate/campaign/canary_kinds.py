@@ -35,7 +35,7 @@ __all__ = [
     "title_of",
 ]
 
-AIM = 0.02  # share of the blind mutants of its classes that lie beyond a fault's bound
+AIM = 0.03  # share of the blind mutants of its classes that lie beyond a fault's bound
 LEAST = 0.002  # a fault that fewer bring about has nothing to say of the search
 SAMPLE = 4096  # blind mutants wanted
 ROWS = 256  # that are looked at together
