@@ -19,6 +19,7 @@ from gate.metrics.on_demand import MetricsOnDemand
 from gate.policy.evaluate import evaluate
 from gate.policy.load import LoadedPolicy
 from gate.policy.positive import positive_positions
+from gate.policy.waiver_use import waiver_uses
 from gate.result import (
     ArmSummary,
     CampaignState,
@@ -79,6 +80,14 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
         advisory=advisory,
         metrics_at=lambda confidence: MetricsOnDemand(evidence, confidence),
     )
+    waivers = waiver_uses(
+        policy.policy,
+        metrics,
+        today=today or datetime.now(UTC).date(),
+        candidate=blank.candidate,
+        root_causes=blank.root_causes,
+        metrics_at=lambda confidence: MetricsOnDemand(evidence, confidence),
+    )
     verdict, reasons = judgement.verdict, judgement.reasons
     if blank.partial:
         said = "The run was interrupted before its budget ended; this result is partial."
@@ -99,6 +108,7 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
             "next_steps": _steps(blank, judgement.next_steps),
             "rules": judgement.rules,
             "multiplicity": judgement.multiplicity,
+            "waivers": waivers,
             "metrics": metrics,
         }
     )

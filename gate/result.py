@@ -66,6 +66,7 @@ __all__ = [
     "UniversalMark",
     "Unreached",
     "Verdict",
+    "WaiverUse",
     "exit_code_of",
 ]
 
@@ -403,6 +404,20 @@ class RuleResult(_Frozen):
     evidence_count: int = 0  # how many there are
 
 
+class WaiverUse(_Frozen):
+    """One waiver of the policy, and whether it excused anything in this run."""
+
+    rule: str
+    slice: str | None = None
+    root_cause: str | None = None
+    model: str | None = None
+    reason: str
+    owner: str
+    expires: str  # the last day on which it is in force, as 2027-03-31
+    state: Literal["used", "unused", "expired", "another_model"]
+    as_of: str  # the day that decided whether it is in force
+
+
 class Minimal(_Frozen):
     """What minimising left of a defect's recipe. The defect's own recipe, severity, families and mutant are the minimised ones."""
 
@@ -729,6 +744,7 @@ class Result(_Frozen):
     curve: tuple[CurvePoint, ...] = ()
     metrics: dict[str, Metric] = Field(default_factory=dict)
     rules: tuple[RuleResult, ...] = ()
+    waivers: tuple[WaiverUse, ...] = ()  # of the policy, used or not
     defects: tuple[Defect, ...] = ()
     root_causes: tuple[RootCause, ...] = ()
     earlier_causes: tuple[EarlierCause, ...] = ()  # of the earlier run

@@ -22,7 +22,7 @@ from gate.policy.looks import Decision, Look, at_limit, beside_baseline, excused
 from gate.policy.more_samples import to_decide, to_reach
 from gate.policy.schema import Policy, Rule, Waiver
 from gate.policy.showing import Case, evidence_for
-from gate.policy.waivers import cover
+from gate.policy.waivers import as_recorded, cover
 from gate.result import Defect, Metric, ModelInfo, Multiplicity, Paired, RootCause, RuleResult, Status
 
 __all__ = ["evaluate"]
@@ -201,7 +201,7 @@ def _result(position: int, rule: Rule, run: _Run) -> RuleResult:
         threshold=limit.text if limit is not None else comparison or "",
         warn=rule.warn.text if rule.warn is not None else None,
         slice=found.slice_name,
-        waiver="; ".join(f"{w.owner}, until {w.expires}: {w.reason}" for w in found.waivers) or None,
+        waiver="; ".join(map(as_recorded, found.waivers)) or None,
         explanation=found.text,
         next_step=found.next_step,
         meaning=spec.meaning,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gate.policy.schema import Waiver
 from gate.result import ModelInfo
 
-__all__ = ["Cover", "cover"]
+__all__ = ["Cover", "as_recorded", "cover", "is_for"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def cover(
         root_causes: ids of what stands behind the breach.
         today: a waiver is in force up to and including its last day.
     """
-    matching = [w for w in waivers if w.rule == rule and w.slice in (None, slice_name) and _is_for(w, model)]
+    matching = [w for w in waivers if w.rule == rule and w.slice in (None, slice_name) and is_for(w, model)]
     in_force = [w for w in matching if w.expires >= today]
     expired = tuple(w for w in matching if w not in in_force)
     whole = tuple(w for w in in_force if w.root_cause is None)
@@ -56,5 +56,11 @@ def cover(
     return Cover((), expired, uncovered if narrowed else ())
 
 
-def _is_for(waiver: Waiver, model: ModelInfo) -> bool:
+def is_for(waiver: Waiver, model: ModelInfo) -> bool:
+    """Whether a waiver is for this model, or for any."""
     return waiver.model is None or fnmatch.fnmatchcase(f"{model.name or ''}/{model.version or ''}", waiver.model)
+
+
+def as_recorded(waiver: Waiver) -> str:
+    """A waiver as the outcome of its rule names it."""
+    return f"{waiver.owner}, until {waiver.expires}: {waiver.reason}"

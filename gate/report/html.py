@@ -45,6 +45,7 @@ from gate.report.quarantine import quarantine_page
 from gate.report.rise import Rise, reach, rise
 from gate.report.slices import slices_page
 from gate.report.text import NAME, visible
+from gate.report.waivers import idle_waivers
 from gate.report.ways import ways_page
 from gate.report.words import (
     BREACHING,
@@ -156,6 +157,7 @@ def _page(result: Result, folder: Path) -> dict[str, Any]:
         "next_steps": result.next_steps,
         "cards": _card_groups(result, flags),
         "rules": [_rule(rule, flags, anchors) for rule in rules[:_MOST_RULES]],
+        "idle_waivers": idle_waivers(result),
         "rules_left_out": max(0, len(rules) - _MOST_RULES),
         "rules_lead": _rules_lead(rules),
         "no_rules": no_rules(result),

@@ -34,6 +34,7 @@ from gate.report.opening_words import mixed_up, plain_reason, what_it_means
 from gate.report.releases import releases_in_words
 from gate.report.shortcuts import ADVICE, shortcut_in_words, shortcuts_of
 from gate.report.text import NAME, markdown
+from gate.report.waivers import idle_waivers
 from gate.report.words import (
     JUDGING,
     VERDICT_MEANING,
@@ -107,6 +108,9 @@ def render(result: Result) -> str:
     if result.next_steps:
         blocks += ["### What to do next", _list(result.next_steps)]
     blocks += ["### Rules", _rules(result)]
+    idle = idle_waivers(result)
+    if idle:
+        blocks.append("\n".join(f"- {markdown(said)}" for said in idle[:_MOST_LINES]))
     weighed = [said for said in (multiplicity_in_words(result), early_in_words(result)) if said]
     if weighed:
         blocks.append("\n".join(f"- {markdown(said)}" for said in weighed))

@@ -15,6 +15,7 @@ from gate.report.decided import early_in_words
 from gate.report.releases import releases_in_words
 from gate.report.shortcuts import shortcut_in_words, shortcuts_of
 from gate.report.text import visible
+from gate.report.waivers import idle_waivers
 from gate.result import Result, Verdict
 from gate.terminal.closing import closing_lines
 
@@ -50,6 +51,8 @@ def show_result(result: Result, console: Console, *, run: Path, report: Path | N
         console.print(Text(f"  - and {len(result.reasons) - _REASONS} more, in the report"), soft_wrap=True)
     for step in result.next_steps[:3]:
         console.print(Text(f"  what to do: {visible(step, isolate=False)}"), soft_wrap=True)
+    for idle in idle_waivers(result):
+        console.print(Text(f"  {visible(idle, isolate=False)}"), soft_wrap=True)
     beside = releases_in_words(result)
     if beside is not None:
         console.print(Text(f"  {beside}"), soft_wrap=True)
