@@ -36,7 +36,6 @@ __all__ = ["Calibration", "GoodRun", "HeldOut", "calibrate", "in_words", "policy
 
 CONFIDENCE = 0.95  # of what is said about the false-block rate
 LEAST = 2  # models
-_MARK = "campaign/calibration.json"
 _BLOCKING = (Status.ERROR, Status.FAIL, Status.INCONCLUSIVE)
 
 
@@ -112,23 +111,20 @@ def run_models(
     policy = load_policy(settings.policy)
     found = []
     for number, model in enumerate(models, start=1):
-        own = settings.model_copy(
-            update={"model": model, "out": str(folder / _name(model)), "publish": False, "previous": "none", "advisory": False}
-        )
-        check = _check(own, policy)
-        there = _finished(Path(own.out), check)
+        own = settings.model_copy(update={"model": model, "publish": False, "previous": "none", "advisory": False})
+        place = folder / _name(model, _check(own, policy))
+        there = _finished(place)
         if there is not None:
-            say(f"{number} of {len(models)}: {model}: taken from {own.out}")
+            say(f"{number} of {len(models)}: {model}: taken from {place}")
             found.append(there)
             continue
         say(f"{number} of {len(models)}: {model}: running")
-        outcome = run(own, stop=stop)
+        outcome = run(own.model_copy(update={"out": str(place)}), stop=stop)
         if outcome.result.partial or outcome.result.verdict is Verdict.ERROR:
             why = outcome.result.reasons[0] if outcome.result.reasons else "no reason was recorded"
             raise EvidenceError(
-                f"The run of {model} says nothing about it: {why}", where=own.out, hint="Run the command again once that is mended."
+                f"The run of {model} says nothing about it: {why}", where=str(place), hint="Run the command again once that is mended."
             )
-        (outcome.folder / _MARK).write_text(json.dumps({"check": check}) + "\n", encoding="utf-8")
         found.append(_read(outcome.folder))
     _apart(found)
     return tuple(found)
@@ -182,10 +178,10 @@ def _read(folder: Path) -> GoodRun:
     return GoodRun(folder, result, evidence)
 
 
-def _name(model: str) -> str:
-    """A folder name that a person recognises, and that no other model has."""
+def _name(model: str, check: str) -> str:
+    """A folder name that a person recognises, and that no other campaign has."""
     plain = re.sub(r"[^A-Za-z0-9.-]+", "-", model).strip("-.")[-40:]
-    return f"{plain or 'model'}-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
+    return f"{plain or 'model'}-{check[:16]}"
 
 
 def _check(settings: Settings, policy: LoadedPolicy) -> str:
@@ -213,13 +209,12 @@ def _state(source: str) -> object:
     return [[str(part.relative_to(path)), part.stat().st_size, part.stat().st_mtime_ns] for part in files]
 
 
-def _finished(folder: Path, check: str) -> GoodRun | None:
+def _finished(folder: Path) -> GoodRun | None:
     try:
-        if json.loads((folder / _MARK).read_text(encoding="utf-8")) != {"check": check}:
-            return None
-        return _read(folder)
-    except (OSError, ValueError, GateError):
+        there = _read(folder)
+    except GateError:
         return None
+    return None if there.result.verdict is Verdict.ERROR else there
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------
