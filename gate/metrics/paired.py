@@ -27,7 +27,7 @@ from gate.metrics.reweighting import Interval, reweighted_mean
 from gate.metrics.sequences import mean_sequence, quantile_sequence
 from gate.result import Metric, Paired
 
-__all__ = ["beside_baseline"]
+__all__ = ["COMPARED", "beside_baseline"]
 
 Floats = NDArray[np.float64]
 
@@ -284,6 +284,8 @@ _COMPARED: dict[str, Callable[[str, Metric, Evidence, float], Metric]] = {
     "crashes": _crashes,
     "nonfinite_outputs": _nonfinite_outputs,
 }
+
+COMPARED = tuple(_COMPARED)  # the metrics that can be
 
 
 def _paired(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gate.metrics.catalogue import CATALOGUE, MetricSpec
+from gate.metrics.paired import COMPARED
 from gate.policy import wording
 from gate.policy.check_pairs import contradictions
 from gate.policy.check_waivers import about_waivers
@@ -18,7 +19,8 @@ from gate.policy.finding import Finding
 from gate.policy.load import LoadedPolicy
 from gate.policy.schema import Policy, Rule
 from gate.policy.threshold import Threshold
-from gate.policy.within_reach import JUDGED, extremes, judged_seeds, values
+from gate.policy.within_reach import JUDGED, extremes, samples, values
+from gate.result import Metric
 
 __all__ = ["Finding", "check"]
 
@@ -62,6 +64,14 @@ def _about_rule(rule: Rule, loaded: LoadedPolicy) -> Iterator[Finding]:
     spec = CATALOGUE[rule.metric]
     yield from _without_positive(rule, loaded)
     yield from _without_baseline(rule, loaded)
+    if rule.compare is not None and rule.metric not in COMPARED:
+        yield Finding(
+            "error",
+            rule.id,
+            f"{rule.metric} is never compared with the baseline's, so the comparison is always missing.",
+            loaded.place("rules", rule.id, "compare"),
+            f"Compare one of {', '.join(COMPARED)}.",
+        )
     for key in ("fail", "warn"):
         limit = getattr(rule, key)
         if limit is not None:
@@ -192,73 +202,70 @@ def _not_worse_at_all(rule: Rule, loaded: LoadedPolicy) -> Iterator[Finding]:
 
 
 def _too_few_samples(rule: Rule, loaded: LoadedPolicy) -> Iterator[Finding]:
-    seeds = judged_seeds(loaded.policy)
-    if rule.min_samples is None or seeds is None or rule.metric not in JUDGED:
+    most = samples(rule.metric, loaded.policy)
+    if rule.min_samples is None or most is None:
         return
-    where, hint = loaded.place("rules", rule.id, "min_samples"), "Lower min_samples, or raise budget.executions or arms.judging."
-    judged = f"the policy's own budget judges {seeds:,} seed inputs at most"
-    if rule.min_samples > seeds:
+    where, hint = loaded.place("rules", rule.id, "min_samples"), "Lower min_samples, or raise budget.executions or the arm's share."
+    short = f"min_samples is {rule.min_samples:,}, and there are {most[1]}"
+    if rule.min_samples > most[0]:
         if rule.slice is not None and rule.on_missing == "skip":
-            yield Finding("warning", rule.id, f"min_samples is {rule.min_samples:,} and {judged}: always skipped.", where, hint)
+            yield Finding("warning", rule.id, f"{short}: always skipped.", where, hint)
         else:
-            yield Finding("error", rule.id, f"min_samples is {rule.min_samples:,} and {judged}: never decided.", where, hint)
-    elif rule.slice is not None and rule.slice.by in ("class", "half") and 2 * rule.min_samples > seeds:
-        text = f"min_samples is {rule.min_samples:,} and {judged}: no two slices can have so many."
-        yield Finding("warning", rule.id, text, where, hint)
+            yield Finding("error", rule.id, f"{short}: never decided.", where, hint)
+    elif rule.slice is not None and rule.slice.by in ("class", "half") and 2 * rule.min_samples > most[0]:
+        yield Finding("warning", rule.id, f"{short}: no two slices can have so many.", where, hint)
 
 
 def _never_settled(rule: Rule, loaded: LoadedPolicy) -> Iterator[Finding]:
-    """Whether an interval from as many seed inputs as there can be could lie beyond the limit, and on its good side."""
+    """Whether an interval from as many samples as there can be could lie beyond the limit, and on its good side."""
     policy = loaded.policy
-    if rule.fail is None:
+    early = policy.decide == "early" and rule.kind == "quality"
+    most, ends = samples(rule.metric, policy), extremes(rule.metric, policy, rule.confidence or _STANDARD)
+    if rule.fail is None or most is None or ends is None or (rule.confidence is None and not early):
         return
+    decisions = _decisions(rule.fail, ends)
+    among = f"of {most[1]}, the {(rule.confidence or _STANDARD) * 100:.12g} % interval"
+    where = loaded.place("rules", rule.id, "fail" if rule.confidence is None else "confidence")
+    hint = "Lower the confidence, move the limit, or raise budget.executions or the arm's share."
     if rule.confidence is None:
-        if policy.decide == "early" and rule.kind == "quality" and rule.metric in JUDGED:
-            yield Finding(
-                "warning",
-                rule.id,
-                f"The policy decides early, and the rule has no confidence: its point value of {rule.metric} may still move until the end.",
-                loaded.place("rules", rule.id),
-                f"Give the rule a confidence, such as {_STANDARD}.",
-            )
-        return
-    ends = extremes(rule.metric, policy, rule.confidence)
-    if ends is None:
-        return
-    decisions = {rule.fail.decide(end.lower, end.upper) for end in ends if end.lower is not None and end.upper is not None}
-    seeds = judged_seeds(policy)
-    among = f"of {seeds:,} seed inputs, which the policy's own budget affords at most, the {rule.confidence * 100:.12g} % interval"
-    where = loaded.place("rules", rule.id, "confidence")
-    hint = "Lower the confidence, move the limit, or raise budget.executions or arms.judging."
-    if not decisions & {"holds", "breached"}:
+        if "holds" not in decisions:
+            says = f"The policy decides early, and this rule never lets it: {among} reaches over {rule.fail.text!r} even at the best value."
+            yield Finding("warning", rule.id, says, where, hint)
+    elif not decisions & {"holds", "breached"}:
         yield Finding("error", rule.id, f"The rule is always inconclusive: {among} is too wide for {rule.fail.text!r}.", where, hint)
     elif "holds" not in decisions:
         yield Finding(
             "error", rule.id, f"The rule can never hold: {among} reaches over {rule.fail.text!r} even at the best value.", where, hint
         )
     elif "breached" not in decisions:
-        says = f"The rule can never fail: {among} reaches under {rule.fail.text!r} even at the worst value."
-        yield Finding("error", rule.id, says, where, hint)
+        yield Finding(
+            "error", rule.id, f"The rule can never fail: {among} reaches over {rule.fail.text!r} even at the worst value.", where, hint
+        )
     else:
         yield from _never_alone(rule, loaded)
+
+
+def _decisions(limit: Threshold, ends: tuple[Metric, Metric]) -> set[str]:
+    return {limit.decide(end.lower, end.upper) for end in ends if end.lower is not None and end.upper is not None}
 
 
 def _never_alone(rule: Rule, loaded: LoadedPolicy) -> Iterator[Finding]:
     """Whether the breach of one rule survives that several are judged."""
     assert rule.fail is not None
     assert rule.confidence is not None
-    tests = sum(one.confidence is not None and (one.fail is not None or one.compare is not None) for one in loaded.policy.rules)
+    if rule.on_breach != "fail":
+        return
+    weighed = [one for one in loaded.policy.rules if one.confidence is not None and one.on_breach == "fail"]
+    tests = sum((one.fail is not None) + (one.compare is not None) for one in weighed)
     ends = extremes(rule.metric, loaded.policy, 1 - (1 - rule.confidence) / tests)
-    if ends is None or any(
-        rule.fail.decide(end.lower, end.upper) == "breached" for end in ends if end.lower is not None and end.upper is not None
-    ):
+    if ends is None or "breached" in _decisions(rule.fail, ends):
         return
     yield Finding(
         "warning",
         rule.id,
-        f"The rule can't fail alone: with the policy's {tests} rules on intervals allowed for, none lies beyond {rule.fail.text!r}.",
+        f"The rule can't fail alone: with the policy's {tests} limits on intervals allowed for, none lies beyond {rule.fail.text!r}.",
         loaded.place("rules", rule.id, "confidence"),
-        "Raise budget.executions or arms.judging, or have fewer rules with a confidence.",
+        "Raise budget.executions or the arm's share, or have fewer rules with a confidence.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What a metric can come to under a policy's own budget: its values, how many seed inputs are judged, and the intervals at both ends.
+"""What a metric can come to under a policy's own budget: its values, how many samples there are, and the intervals at both ends.
 
 Intervals are not guessed: evidence is made in which nothing fails, and evidence in which everything does, and the metrics are computed
 from both as they are in a run, by the same intervals, those of ``decide: early`` included.
@@ -9,14 +9,15 @@ from __future__ import annotations
 import functools
 import math
 
+from gate.campaign.canary_kinds import KINDS
 from gate.metrics import Evidence
 from gate.metrics.catalogue import CATALOGUE, COUNT, SEVERITY
 from gate.metrics.compute import measure
-from gate.metrics.evidence import JudgedSeed
+from gate.metrics.evidence import CanaryEvidence, JudgedSeed
 from gate.policy.schema import Policy
 from gate.result import Metric
 
-__all__ = ["JUDGED", "extremes", "judged_seeds", "values"]
+__all__ = ["JUDGED", "extremes", "samples", "values"]
 
 JUDGED = ("defect_rate", "mutant_failure_rate", "confident_error_rate", "missed_positive_rate", "robust_margin_p05")
 _ENOUGH = 1_000  # seed inputs: what can be settled by so many can be settled by more
@@ -33,26 +34,37 @@ def values(metric: str, policy: Policy) -> tuple[float, float]:
     return 0.0, math.inf
 
 
-def judged_seeds(policy: Policy) -> int | None:
-    """Seed inputs that the judging arm can afford, given enough of them; None where the policy gives no budget in executions."""
-    if policy.budget is None or policy.budget.executions is None:
+def samples(metric: str, policy: Policy) -> tuple[int, str] | None:
+    """The most observations that a metric can have, and in words what they are and why there are no more.
+
+    Returns:
+        None where the policy does not say: it gives no budget in executions, or the number depends on the data.
+    """
+    if metric == "canary_recall":
+        return len(KINDS), f"{len(KINDS)} canaries, which are all there are"
+    if metric not in JUDGED or policy.budget is None or policy.budget.executions is None:
         return None
     share = math.floor(policy.arms.judging * policy.budget.executions + 1e-6)
-    return share // (policy.judging.mutants_per_seed * policy.judging.repeat)
+    seeds = share // (policy.judging.mutants_per_seed * policy.judging.repeat)
+    return seeds, f"{seeds:,} seed inputs, which the policy's own budget judges at most"
 
 
 def extremes(metric: str, policy: Policy, confidence: float) -> tuple[Metric, Metric] | None:
-    """A metric of the judging arm where nothing fails and where everything does, from as many seed inputs as the policy affords.
+    """A metric where nothing fails and where everything does (or no canary is found, and all), from as many samples as there can be.
 
     Args:
         confidence: of the intervals.
 
     Returns:
-        None where it is no metric of the judging arm, or the policy does not say how many seed inputs there will be, or none.
+        None where nobody knows how many samples there will be, or there will be none.
     """
-    seeds = judged_seeds(policy)
-    if metric not in JUDGED or not seeds:
+    most = samples(metric, policy)
+    if most is None or not most[0]:
         return None
+    if metric == "canary_recall":
+        none, all_ = (measure(metric, _planted(found), confidence) for found in (False, True))
+        return none, all_
+    seeds = most[0]
     each = min(policy.judging.mutants_per_seed, 8)  # all alike, so that their number changes no interval
     early = policy.decide == "early"
     for count in sorted({min(seeds, _ENOUGH), seeds}):
@@ -66,6 +78,10 @@ def _settles(none: Metric, all_: Metric) -> bool:
     """Whether the two intervals are so narrow that more seed inputs would change little."""
     widths = [1.0 if part.lower is None or part.upper is None else part.upper - part.lower for part in (none, all_)]
     return max(widths) < 0.005
+
+
+def _planted(found: bool) -> Evidence:
+    return Evidence(seed=0, classes=("a", "b"), canaries=tuple(CanaryEvidence(name=name, found=found, executions=100) for name in KINDS))
 
 
 @functools.lru_cache(maxsize=16)

@@ -164,10 +164,31 @@ def test_positive_classes_that_are_not_named_are_a_note(tmp_path: Path) -> None:
     assert found(tmp_path, rule, "positive: [crack]\n") == []
 
 
-def test_a_point_value_can_not_be_settled_early(tmp_path: Path) -> None:
-    rule = '{id: r, metric: defect_rate, fail: "> 0.2"}'
-    assert found(tmp_path, rule, "decide: early\n") == [("warning", "r")]
-    assert found(tmp_path, FINE, "decide: early\n") == []
+def test_a_point_value_that_keeps_an_early_policy_from_stopping_is_warned_of(tmp_path: Path) -> None:
+    rule = '{id: r, metric: defect_rate, fail: "> %s"}'
+    early = "decide: early\nbudget: {executions: 2000}\n"  # 75 seed inputs
+    assert found(tmp_path, rule % 0.02, early) == [("warning", "r")]
+    assert found(tmp_path, rule % 0.3, early) == []
+    assert found(tmp_path, rule % 0.02, "budget: {executions: 2000}\n") == []
+
+
+def test_intervals_that_may_be_looked_at_again_and_again_are_the_ones_that_count_where_the_policy_decides_early(tmp_path: Path) -> None:
+    rule = '{id: r, metric: defect_rate, fail: "> 0.06", confidence: 0.95}'
+    assert found(tmp_path, rule, "budget: {executions: 2000}\n") == []
+    assert found(tmp_path, rule, "decide: early\nbudget: {executions: 2000}\n") == [("error", "r")]
+
+
+def test_what_is_never_compared_can_not_be(tmp_path: Path) -> None:
+    rule = "{id: r, metric: %s, compare: {max_rise: 0.1}, on_missing: inconclusive}"
+    assert found(tmp_path, f"{rule % 'universal_mark_rate'}\n{FINE}") == [("error", "r")]
+    assert found(tmp_path, f"{rule % 'clean_accuracy'}\n{FINE}") == []
+
+
+def test_more_canaries_than_there_are_can_not_be_asked_for(tmp_path: Path) -> None:
+    rule = '{id: r, metric: canary_recall, fail: "< 0.5", %s}'
+    assert found(tmp_path, f"{rule % 'min_samples: 100'}\n{FINE}", "arms: {canaries: 0.1}\n") == [("error", "r")]
+    assert found(tmp_path, f"{rule % 'confidence: 0.999999'}\n{FINE}", "arms: {canaries: 0.1}\n") == [("error", "r")]
+    assert found(tmp_path, f"{rule % 'confidence: 0.9'}\n{FINE}", "arms: {canaries: 0.1}\n") == []
 
 
 @pytest.mark.parametrize(
