@@ -36,13 +36,14 @@ __all__ = ["Interval", "reweighted_mean", "reweighted_ratio"]
 
 Floats = NDArray[np.float64]
 
-_STEP = 0.15
-_PART = 20  # nodes computed before looking whether the rest matters
-_PARTS = 12
-# The path is walked in a stretched variable v, far enough out for the heaviest tail, that of a single observation.
-_NODES: Floats = np.arange(_PART * _PARTS, dtype=np.float64) * _STEP
-_SINH, _COSH = np.sinh(_NODES), np.cosh(_NODES)
-_BEND, _BEND_BACK = 4.0, 1.0  # the most that the path bends to the right and to the left, where other poles lie
+_STEP = 0.3  # of the stretched variable in which the path is walked; halved until nothing changes
+_HALVINGS = 9
+_PART = 3.0  # walked before looking whether the rest matters
+_END = 36.0  # far enough out for the heaviest tail, that of a single observation
+_BEND = 4.0  # the most that the path bends
+_STRAIGHT = 0.05  # less of a bend is none
+_CLIMB = 4.0  # the most that the integrand may rise above where the path began; beyond, the path passes near a pole
+_AGREE = 1e-4  # between one step and half of it; the error of the latter is about the square of that
 _NEGLIGIBLE = 1e-17
 _NEVER = -1e3  # stands for the logarithm of zero
 _TOLERANCE = 1e-11
@@ -146,24 +147,45 @@ class _Tail:
             return _NEVER
         if float(scales.min()) >= 0:
             return 0.0
-        if float(self._times @ scales) > 0:  # the path would be on the wrong side of the bulk
-            return math.log1p(-math.exp(self(-scales)))
+        if float(self._times @ scales) > 0:  # the other side is the smaller one, or at least the one that the path is made for
+            other = self(-scales)
+            return math.log1p(-math.exp(other)) if other < 0 else _NEVER
         scaled = scales / top  # the sign of the sum stays; the nearest pole is at 1
         saddle, width, bend = self._saddle(scaled)
-        area, height = 0.0, 0.0
-        for start in range(0, len(_NODES), _PART):
-            sinh, cosh = _SINH[start : start + _PART], _COSH[start : start + _PART]
-            path = saddle + width * (1j * sinh + bend * (cosh - 1))
-            logs = -(self._times @ np.log(1 - scaled[:, None] * path)) - np.log(path)
-            if not start:
-                height = float(logs[0].real)
-            terms = (np.exp(logs - height) * width * (1j * cosh + bend * sinh)).imag
-            if not start:
-                terms[0] /= 2
-            area += float(terms.sum())
-            if abs(terms[-1]) < _NEGLIGIBLE * abs(area):
-                break
-        return min(0.0, height + math.log(area * _STEP / math.pi)) if area > 0 else _NEVER
+        while (area := self._area(scaled, saddle, width, bend)) is None:
+            bend = bend / 2 if abs(bend) > _STRAIGHT else 0.0
+        start = -float(self._times @ np.log(1 - scaled * saddle)) - math.log(saddle)
+        return min(0.0, start + math.log(area)) if area > 0 else _NEVER
+
+    def _area(self, scaled: Floats, saddle: float, width: float, bend: float) -> float | None:
+        """The integral, over what the integrand is at the saddle point; None where the path climbs, so that the sum would be of huge terms.
+
+        A straight path (``bend`` 0) never climbs: along it each factor of the integrand falls.
+        """
+        before, step = math.nan, _STEP
+        for _ in range(_HALVINGS):
+            area, count = 0.0, round(_PART / step)
+            for start in range(0, round(_END / step), count):
+                at = np.arange(start, start + count) * step
+                sinh, cosh = np.sinh(at), np.cosh(at)
+                path = saddle + width * (1j * sinh + bend * (cosh - 1))
+                logs = -(self._times @ np.log(1 - scaled[:, None] * path)) - np.log(path)
+                if not start:
+                    first = float(logs[0].real)
+                rise = logs.real - first
+                if bend and float(rise.max()) > _CLIMB:
+                    return None
+                terms = (np.exp(logs - first) * width * (1j * cosh + bend * sinh)).imag
+                if not start:
+                    terms[0] /= 2
+                area += float(terms.sum())
+                if math.exp(float(rise[-1])) * width * float(cosh[-1]) < _NEGLIGIBLE * abs(area):
+                    break
+            area *= step / math.pi
+            if abs(area - before) <= _AGREE * abs(area):
+                return area
+            before, step = area, step / 2
+        return area
 
     def _saddle(self, scaled: Floats) -> tuple[float, float, float]:
         """The saddle point of the integrand on the real line, how wide the integrand is there, and how its path of steepest descent bends.
@@ -187,4 +209,4 @@ class _Tail:
         self._near = at
         third = 2 * float(self._times @ shares**3) - 2 / at**3
         width = 1 / math.sqrt(curve)
-        return at, width, min(max(third * width / (3 * curve), -_BEND_BACK), _BEND)
+        return at, width, min(max(third * width / (3 * curve), -_BEND), _BEND)

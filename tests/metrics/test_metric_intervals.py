@@ -79,6 +79,12 @@ def test_many_alike_seed_inputs_do_not_upset_the_integral() -> None:
     lower, upper = reweighted_mean(values, 0.95)
     assert upper == pytest.approx(np.quantile(weights @ [0, 0.5, 1], 0.975), rel=0.005)
     assert 0.008 < lower < 0.015 < upper < 0.025
+    # Here a bent path would pass near the pole of the 988.
+    differences = np.repeat([-1.0, 0.0, 1.0], [1, 988, 11])
+    weights = np.random.default_rng(0).dirichlet([1, 988, 11, 1], 400_000)
+    lower, upper = reweighted_mean(differences, 0.95, support=(-1.0, 1.0))
+    assert upper == pytest.approx(np.quantile(weights @ [-1, 0, 1, 1], 0.975), rel=0.005)
+    assert lower == pytest.approx(np.quantile(weights @ [-1, 0, 1, -1], 0.025), abs=5e-5)
 
 
 @pytest.mark.parametrize("n", [1, 5, 40])
