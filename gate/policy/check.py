@@ -283,7 +283,7 @@ def _about_all(loaded: LoadedPolicy) -> Iterator[Finding]:
         yield Finding(
             "warning",
             None,
-            "Every rule that can make a run fail is skipped where its metric is missing, so a run that measured nothing of it can pass.",
+            "Every rule that can make a run fail is skipped where its metric is missing, so a run that measured none of them can't fail.",
             where,
             "Leave on_missing: skip to rules that need what not every run has, such as a long-tail set.",
         )
