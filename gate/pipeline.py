@@ -410,6 +410,10 @@ def _fuzz(
     paired = None if baseline is None else PairedJudge(work, domain, baseline, clean, preflight.predicted, sets.get("long_tail"))
     if paired is not None:
         work.budget.pairing = lambda: paired.expected_seconds
+        if "long_tail" in sets and work.policy.policy.decide == "early":
+            # Flips on it are part of what is looked at while the campaign runs.
+            work.deadline.begin("the long-tail set was read")
+            work.long_tail = _tail_answers(work, worker, sets["long_tail"], preflight.output_kind)
     campaign.ending = ending = Ending(work, pairs=None if paired is None else paired.update)
     work.events.emit("phase", name="fuzz")
     work.deadline.begin("the campaign ran", Stage.FUZZ)
@@ -592,13 +596,13 @@ def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, 
     assert work.seeds is not None
     assert work.confirmer is not None
     settings, seeds = work.settings, work.seeds
-    predicted = read_answers(worker, tail.x, output_kind, settings.batch_size)
+    evidence = work.long_tail or _tail_answers(work, worker, tail, output_kind)
+    predicted = np.array(evidence.predicted, dtype=np.int64)
     wrong = np.flatnonzero((predicted != tail.y) & (predicted >= 0))
     # Of which another class was predicted: what kept its prediction has no such failure that could occur elsewhere.
     # And whatever arm found it first: merging keeps the simplest, which may be another arm's.
     searched = [d for d in work.confirmer.defects if d.label is not None and "search" in work.confirmer.found_by[d.id]]
     defects = [d for d in searched if d.natural and d.predicted not in (None, d.label)]
-    evidence = LongTailEvidence(labels=tuple(map(int, tail.y)), predicted=tuple(map(int, predicted)), kinds=tuple(tail.kinds or ()))
     if len(defects) < MIN_DEFECTS or len(wrong) < MIN_ERRORS:
         work.long_tail = evidence
         return
@@ -632,6 +636,11 @@ def _long_tail(work: Work, worker: Worker, domain: ImageDomain, tail: ImageSet, 
         domain=domain,
         folder=work.folder.path,
     )
+
+
+def _tail_answers(work: Work, worker: Worker, tail: ImageSet, output_kind: OutputKind) -> LongTailEvidence:
+    predicted = read_answers(worker, tail.x, output_kind, work.settings.batch_size)
+    return LongTailEvidence(labels=tuple(map(int, tail.y)), predicted=tuple(map(int, predicted)), kinds=tuple(tail.kinds or ()))
 
 
 def _earlier_run(work: Work, private: Path, seeds: ImageSet) -> _Earlier | None:
