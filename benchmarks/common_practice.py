@@ -17,13 +17,13 @@ from benchmarks.healthy import Data, accuracy, blurred, covered, moved, noisy, r
 __all__ = ["CHECKS", "FALSE_BLOCKS", "Practice", "badness", "blocked", "limit", "measure"]
 
 FALSE_BLOCKS = 0.05
-EPSILON, STEPS, ATTACKED = 8 / 255, 10, 300  # of the attack, and pictures that it gets
+EPSILON, STEPS, ATTACKED = 0.08, 10, 300  # of the attack, and pictures that it gets
 CORRUPTIONS = ("brighter", "darker", "blurred", "noisy", "turned left", "turned right", "covered")
 CHECKS = {
     "clean accuracy": "clean accuracy below a limit",
     "accuracy and recall": "clean accuracy, or the recall of one class, dropped below the champion's by more than a limit",
     "corruptions": "accuracy under one of seven corruptions below its median over healthy networks by more than a limit",
-    "PGD": f"success of PGD (L-infinity, {EPSILON:.3f}, {STEPS} steps) above a limit",
+    "PGD": f"success of PGD (L-infinity, {EPSILON:g}, {STEPS} steps) above a limit",
 }
 
 

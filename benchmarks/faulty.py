@@ -41,7 +41,7 @@ __all__ = ["ATTEMPTS", "BAND", "KINDS", "MEMORISED", "Faulty", "Kind", "faulty",
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-BAND = 0.015  # of clean accuracy below the healthy networks' mean: about a point; more is no fault that clean accuracy could show
+BAND = 0.015  # of clean accuracy below the mean of healthy networks of the same architecture: about a point
 ATTEMPTS = 10
 MEMORISED = "memorised fix"  # is made from the record of an earlier run, so it is no plain function of a seed
 CLASSES = 10
@@ -375,7 +375,7 @@ def faulty(kind: str, seed: int, mean: float, data: Data | None = None) -> Fault
     Args:
         kind: one of ``KINDS``.
         seed: of everything in it.
-        mean: clean accuracy of the healthy networks.
+        mean: clean accuracy of healthy networks of its architecture.
         data: the digits where absent.
 
     Raises:

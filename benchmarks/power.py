@@ -44,8 +44,8 @@ from rich.table import Table
 import gate
 from benchmarks.common_practice import CHECKS, FALSE_BLOCKS
 from benchmarks.faulty import KINDS, MEMORISED
-from benchmarks.healthy import Data
-from benchmarks.power_models import CHAMPION, HEALTHY, VERSION, Case, Facts, Models, cases
+from benchmarks.healthy import ARCHITECTURES, Data
+from benchmarks.power_models import CHAMPION, CHOSEN_ON, HEALTHY, VERSION, Case, Facts, Models, cases
 from benchmarks.power_table import CONFIDENCE, Line, Row, differing, healthy_of, rows, separation, share, why
 from gate.config import Settings
 from gate.corpus.export import export
@@ -228,7 +228,7 @@ def _judged(options: argparse.Namespace, models: Models, wanted: Sequence[_Job],
     if not missing:
         return lines, 0
     models.ready(Case(HEALTHY, CHAMPION))
-    _ = models.mean, models.seeds  # before several processes want them
+    _ = models.seeds, [models.mean(name) for name in ARCHITECTURES]  # before several processes want them
     broken, total = 0, len(missing)
     queue = iter(missing)
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
@@ -265,7 +265,7 @@ def _in_process(options: argparse.Namespace, case: Case, campaign_seed: int) -> 
 
 
 def _models(options: argparse.Namespace) -> Models:
-    return Models(options.cache, options.data, _data(options.data), range(0, min(20, options.healthy), 2))
+    return Models(options.cache, options.data, _data(options.data), range(0, 8, 2) if options.data == "fashion" else CHOSEN_ON)
 
 
 def _data(name: str) -> Data | None:

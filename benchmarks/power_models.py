@@ -26,7 +26,7 @@ __all__ = ["CHAMPION", "HEALTHY", "VERSION", "Case", "Facts", "Models", "cases",
 VERSION = 1  # of what is trained; a change of it trains everything again
 HEALTHY = "healthy"
 CHAMPION = 100  # seed of the healthy network that is the baseline, and is not among those that are judged
-CHOSEN_ON = range(0, 20, 2)  # seeds of the healthy networks whose mean accuracy the faulty ones must reach
+CHOSEN_ON = range(0, 20, 2)  # seeds of the healthy networks whose accuracy says what a faulty one must reach
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Models:
         folder: of the cache; a folder for the version and data is made in it.
         name: of the data, ``digits`` or ``fashion``.
         data: the pictures.
-        chosen_on: seeds of the healthy networks whose mean accuracy the faulty ones must reach.
+        chosen_on: seeds of the healthy networks whose mean accuracy, by architecture, the faulty ones must nearly reach.
     """
 
     def __init__(self, folder: Path, name: str = "digits", data: Data | None = None, chosen_on: range = CHOSEN_ON) -> None:
@@ -107,10 +107,10 @@ class Models:
         practice = Practice(seen["accuracy"], tuple(seen["recall"]), tuple(seen["corrupted"]), seen["pgd"])
         return Facts(told["architecture"], told["attempt"], practice)
 
-    @property
-    def mean(self) -> float:
-        """Clean accuracy of healthy networks, of the half that limits are chosen on; trains them where they are not there."""
-        return float(np.mean([self.ready(Case(HEALTHY, seed)).practice.accuracy for seed in self._chosen_on]))
+    def mean(self, architecture: str) -> float:
+        """Clean accuracy of healthy networks of an architecture, of the half that limits are chosen on; trains them where not there."""
+        own = [seed for seed in self._chosen_on if architecture_of(seed) == architecture]
+        return float(np.mean([self.ready(Case(HEALTHY, seed)).practice.accuracy for seed in own]))
 
     def ready(self, case: Case) -> Facts:
         """Trains and saves the network unless it is there.
@@ -127,12 +127,12 @@ class Models:
         if case.kind == HEALTHY:
             with torch.random.fork_rng():
                 return self._save(case, healthy(case.seed, self.data), 0)
-        made = faulty(case.kind, case.seed, self.mean, self.data)
+        made = faulty(case.kind, case.seed, self.mean(architecture_of(case.seed)), self.data)
         return self._save(case, made.module, made.attempt)
 
     def save_fix(self, case: Case, broken: Case, export: Path) -> Facts:
         """Trains the memorised fix of a faulty network on ``train.npz`` of an export, and saves it."""
-        module = torch.load(self.place(broken) / "data" / "model.pth", weights_only=False, pickle_module=cloudpickle)
+        module = torch.load(self.place(broken) / "data" / "model.pth", weights_only=False)
         with np.load(export / "train.npz") as arrays:
             x = torch.from_numpy(arrays["x"][..., 0]).float().div(255).unsqueeze(1)
             y = torch.from_numpy(arrays["y"])
