@@ -116,7 +116,10 @@ def saved_by(early: EarlyDecision) -> float | None:
 
 
 def early_in_words(result: Result) -> str | None:
-    """Whether the campaign could end early and what that saved; None where the policy decides at the end."""
+    """Whether the campaign could end early and what that saved, or what ended it; None where the policy decides at the end."""
+    if result.campaign is not None and result.campaign.stop_reason == "abort":
+        after = f"after {count(result.campaign.executions)} executions"
+        return f"Aborted {after}, at the first confirmed defect of a kind that ends a campaign (abort_on). Nothing else was looked for then."
     early = result.early
     if early is None:
         return None
