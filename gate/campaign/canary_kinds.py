@@ -89,19 +89,19 @@ class _Kind:
 
 _DARK, _TURNED = _Part("brightness", -1), _Part("turn", 1)
 _ALL = (
-    _Kind("dark", "pictures darker than any clean one of their class", (_DARK,)),
-    _Kind("turned", "pictures turned further than any clean one of their class", (_TURNED,)),
-    _Kind("bright", "pictures brighter than any clean one of their class", (_Part("brightness", 1),), "nan"),
-    _Kind("neuron", "pictures that drive one deep neuron beyond what any clean one does", (_Part("neuron", 1),)),
-    _Kind("blurred", "pictures less sharp than any clean one of their class", (_Part("sharpness", -1),)),
-    _Kind("marked", "pictures with one corner brighter than in any clean one of their class", (_Part("corner", 1, 4),)),
-    _Kind("rough", "pictures noisier than any clean one of their class", (_Part("roughness", 1),)),
-    _Kind("covered", "pictures that show less in one ninth of them than any clean one of their class", (_Part("region", -1, 9),)),
     _Kind("faded", "pictures with less contrast than any clean one of their class", (_Part("contrast", -1),)),
+    _Kind("neuron", "pictures that drive one deep neuron beyond what any clean one does", (_Part("neuron", 1),)),
+    _Kind("turned", "pictures turned further than any clean one of their class", (_TURNED,)),
+    _Kind("dark", "pictures darker than any clean one of their class", (_DARK,)),
+    _Kind("marked", "pictures with one corner brighter than in any clean one of their class", (_Part("corner", 1, 4),)),
+    _Kind("bright", "pictures brighter than any clean one of their class", (_Part("brightness", 1),), "nan"),
     _Kind("moved", "pictures shifted further one way than any clean one of their class", (_Part("position", 1, 4),)),
     _Kind("dark and turned", "pictures that are both darker and turned further than clean ones of their class", (_DARK, _TURNED)),
+    _Kind("rough", "pictures noisier than any clean one of their class", (_Part("roughness", 1),)),
+    _Kind("covered", "pictures that show less in one ninth of them than any clean one of their class", (_Part("region", -1, 9),)),
+    _Kind("blurred", "pictures less sharp than any clean one of their class", (_Part("sharpness", -1),)),
 )
-KINDS: dict[str, _Kind] = {kind.name: kind for kind in _ALL}  # the most telling first
+KINDS: dict[str, _Kind] = {kind.name: kind for kind in _ALL}  # the easiest first: where little is searched for, missing it says most
 
 
 @dataclass(frozen=True, eq=False)
