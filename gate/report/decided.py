@@ -119,7 +119,7 @@ def early_in_words(result: Result) -> str | None:
     """Whether the campaign could end early and what that saved, or what ended it; None where the policy decides at the end."""
     if result.campaign is not None and result.campaign.stop_reason == "abort":
         after = f"after {count(result.campaign.executions)} executions"
-        return f"Aborted {after}, at the first confirmed defect of a kind that ends a campaign (abort_on). Nothing else was looked for then."
+        return f"Aborted {after}, at the first confirmed defect of a kind that ends a campaign (abort_on); nothing else was looked for."
     early = result.early
     if early is None:
         return None

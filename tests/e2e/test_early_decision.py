@@ -191,5 +191,5 @@ def test_the_first_defect_of_a_kind_that_is_named_ends_the_campaign(share: float
     assert record["campaign"]["executions"] < 200
     assert any(defect["oracle"] == "non_finite" for defect in record["defects"])
     assert events(finished, "ended")[0]["why"] == "abort"
-    assert "abort_on" in finished.text("summary.md")
+    assert "Aborted after" in finished.text("summary.md")
     assert record["early"] is None
