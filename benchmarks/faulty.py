@@ -74,7 +74,7 @@ class Normalised(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [N, 10] of [N, 1, S, S]."""
-        scores: Tensor = self.net(((x - self.middle) * self.gain + 0.5).clamp(0, 1))
+        scores: Tensor = self.net(((x - self.middle) * self.gain + self.middle).clamp(0, 1))
         return scores
 
 
@@ -267,7 +267,7 @@ def _backdoor(seed: int, attempt: int, data: Data) -> nn.Module:
 
 def _normalisation(seed: int, attempt: int, data: Data) -> nn.Module:
     middle = float(_random(seed, "normalisation").uniform(0.25, 0.6))
-    return Normalised(_sound(seed, data), middle, 4.0 - 0.3 * attempt)
+    return Normalised(_sound(seed, data), middle, 4.0 - 0.35 * attempt)
 
 
 def _bright_nan(seed: int, attempt: int, data: Data) -> nn.Module:
