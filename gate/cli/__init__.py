@@ -20,7 +20,7 @@ _LONGEST_LINE = 4000  # characters
 _COMMANDS = {
     "run": ("run", "Run the gate on a candidate: fuzz it, judge it, report."),
     "demo": ("demo", "See the gate block a bad model and release its fix, in three minutes."),
-    "evaluate": ("evaluate", "Judge a finished run again under another policy, without fuzzing."),
+    "evaluate": ("evaluate", "Judge finished runs again under another policy, without fuzzing."),
     "report": ("report", "Render a finished run's reports again."),
     "diff": ("diff", "Set two finished runs side by side: root causes, rules, metrics, defects."),
     "replay": ("replay", "Show one defect of a run again, on its model or another."),
@@ -29,7 +29,7 @@ _COMMANDS = {
     "doctor": ("doctor", "Say why the coverage of a finished run does not rise."),
     "compare-strategies": ("compare_strategies", "Compare ways to search on your own model and seeds."),
     "corpus": ("corpus", "Show or minimize a run's corpus, or export its defects."),
-    "policy": ("policy", "Check, show and list policies."),
+    "policy": ("policy", "Check, show, list, preview and calibrate policies."),
 }
 
 

@@ -72,8 +72,8 @@ def propose(policy: Policy, models: Sequence[MetricAt], *, false_block: float) -
     """
     limits = [(rule, key) for rule in policy.rules if rule.kind == "quality" for key in _keys(rule)]
     movable = [(rule, key, _needs(rule, key, models)) for rule, key in limits]
-    counted = sum(_why_left(rule, key, needs, len(models)) is None for rule, key, needs in movable)
-    return tuple(_proposal(rule, key, needs, len(models), false_block / max(counted, 1)) for rule, key, needs in movable)
+    counted = sum(_why_left(rule, key, needs) is None for rule, key, needs in movable)
+    return tuple(_proposal(rule, key, needs, false_block / max(counted, 1)) for rule, key, needs in movable)
 
 
 def _keys(rule: Rule) -> tuple[Key, ...]:
@@ -83,9 +83,20 @@ def _keys(rule: Rule) -> tuple[Key, ...]:
     return tuple(keys)
 
 
-def _needs(rule: Rule, key: Key, models: Sequence[MetricAt]) -> list[_Need]:
-    found = [_need(rule, key, metric_at(rule.metric, rule.confidence or _STANDARD)) for metric_at in models]
-    return [need for need in found if need is not None]
+@dataclass(frozen=True)
+class _Needs:
+    """What the models that have a value came to."""
+
+    found: tuple[_Need, ...]
+    of: int  # models
+    reason: str  # why one of the others has none; empty where nothing was recorded
+
+
+def _needs(rule: Rule, key: Key, models: Sequence[MetricAt]) -> _Needs:
+    metrics = [metric_at(rule.metric, rule.confidence or _STANDARD) for metric_at in models]
+    found = [_need(rule, key, metric) for metric in metrics]
+    reasons = [metric.reason if key == "fail" else metric.paired_reason for metric in metrics]
+    return _Needs(tuple(need for need in found if need is not None), len(models), next(filter(None, reasons), "").rstrip("."))
 
 
 def _need(rule: Rule, key: Key, metric: Metric) -> _Need | None:
@@ -93,14 +104,14 @@ def _need(rule: Rule, key: Key, metric: Metric) -> _Need | None:
     if metric.value is None:
         return None
     parts = [metric] if rule.slice is None else list(metric.slices.get(rule.slice.by, {}).values())
-    needs = [
+    ends = [
         need
         for part in parts
         if part.value is not None and (part.n or 0) >= (rule.min_samples or 0)
         if (need := _of_part(rule, key, part)) is not None
     ]
     upper = key != "fail" or (rule.fail is not None and rule.fail.upper)
-    return (max if upper else min)(needs, key=lambda need: need.limit, default=None)
+    return (max if upper else min)(ends, key=lambda need: need.limit, default=None)
 
 
 def _of_part(rule: Rule, key: Key, part: Metric) -> _Need | None:
@@ -123,16 +134,17 @@ def _of_pair(paired: Paired, key: Key, *, relative: bool, whole: bool) -> _Need 
     return None if end is None else _Need(way * change, max(0.0, way * end))
 
 
-def _why_left(rule: Rule, key: Key, needs: Sequence[_Need], models: int) -> str | None:
+def _why_left(rule: Rule, key: Key, needs: _Needs) -> str | None:
     """Why a limit is left as it is; None where one is proposed."""
     if rule.metric in _FAULTS:
         return f"{_LEFT}: a model with this fault is no good one"
-    if len(needs) < max(2, math.ceil(models / 2)):
-        return f"{_LEFT}: only {len(needs)} of {models} models have a value for it"
+    if len(needs.found) < max(2, math.ceil(needs.of / 2)):
+        why = f" ({needs.reason})" if needs.reason else ""
+        return f"{_LEFT}: only {len(needs.found)} of {needs.of} models have a value for it{why}"
     spec = CATALOGUE[rule.metric]
     if key == "fail" and _bounded(spec):
         assert rule.fail is not None
-        ends = [need.limit for need in needs]
+        ends = [need.limit for need in needs.found]
         if (rule.fail.upper and max(ends) >= 1) or (not rule.fail.upper and min(ends) <= 0):
             return f"{_LEFT}: good models reach every value, so no limit tells them apart; more judged seed inputs narrow the intervals"
     return None
@@ -142,13 +154,13 @@ def _bounded(spec: MetricSpec) -> bool:
     return spec.is_share or spec.unit == SEVERITY
 
 
-def _proposal(rule: Rule, key: Key, needs: Sequence[_Need], models: int, error: float) -> Proposal:
-    seen = tuple(need.value for need in needs)
+def _proposal(rule: Rule, key: Key, needs: _Needs, error: float) -> Proposal:
+    seen = tuple(need.value for need in needs.found)
     now = _now(rule, key)
-    left = _why_left(rule, key, needs, models)
+    left = _why_left(rule, key, needs)
     if left is not None:
         return Proposal(rule.id, key, rule.metric, now, seen, None, None, False, left)
-    spec, ends = CATALOGUE[rule.metric], [need.limit for need in needs]
+    spec, ends = CATALOGUE[rule.metric], [need.limit for need in needs.found]
     bound = upper_bound(ends, error, share=False) if key != "fail" or rule.fail is None else _bound(rule.fail, spec, ends, error)
     if bound is None:
         return Proposal(

@@ -136,6 +136,14 @@ def test_rules_about_the_evidence_and_about_faults_are_never_touched(tmp_path: P
         assert before[name] == after[name]
 
 
+def test_a_limit_that_the_runs_can_not_speak_about_is_left_and_it_is_said_why(tmp_path: Path, runs: list[Path]) -> None:
+    policy = loaded(tmp_path, POLICY.replace("name: mine", "name: mine\ndomain: {geometry: {rotation: 90}}"))
+    found = {one.rule: one for one in calibrate(policy, read_runs(runs), false_block=0.05, today=TODAY).proposals}
+    assert found["rate"].limit is None
+    assert "only 0 of 6 models have a value for it (the run's mutants were made under another domain" in found["rate"].method
+    assert found["clean"].limit is not None
+
+
 def test_models_that_lack_evidence_are_told_apart_from_blocked_ones(tmp_path: Path) -> None:
     given = [good_run(tmp_path, number, 3 + number, executions=400) for number in range(4)]
     found = calibrate(loaded(tmp_path), read_runs(given), false_block=0.05, today=TODAY)
