@@ -59,6 +59,7 @@ SHARE = "{id: r, metric: defect_rate, confidence: 0.95, compare: {to: baseline, 
         # No bound of a ratio is no bound: it decides nothing on that side, and the other side may.
         (SHARE, beside(0.11, 0.10, 0.0, 0.02, relative=0.1, relative_lower=0.0), Status.INCONCLUSIVE),
         (SHARE, beside(0.30, 0.10, 0.1, 0.3, relative=2.0, relative_lower=0.6), Status.FAIL),
+        (SHARE, beside(0.30, 0.10, 0.1, 0.3, relative=2.0, relative_upper=3.0), Status.INCONCLUSIVE),
     ],
 )
 def test_the_change_against_the_baseline_decides(tmp_path: Path, rule: str, paired: Paired, status: Status) -> None:

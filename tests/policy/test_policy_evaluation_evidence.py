@@ -177,6 +177,10 @@ def test_an_open_rule_says_how_many_more_seed_inputs_and_executions_would_decide
     )
 
 
+def test_on_the_bad_side_the_lower_end_has_to_pass_the_limit(tmp_path: Path) -> None:
+    assert step(tmp_path, open_rate(50, 200)).startswith("About 280 seed inputs")  # 25 %, 19.2 to 31.6: 200 (5.84 / 5) ** 2 = 273
+
+
 @pytest.mark.parametrize(("failed", "n"), [(30, 200), (26, 150), (70, 300), (3, 40), (0, 15)])
 def test_the_guess_is_about_right(tmp_path: Path, failed: int, n: int) -> None:
     needed = int(step(tmp_path, open_rate(failed, n)).split(" seed inputs")[0].removeprefix("About ").replace(",", ""))

@@ -64,6 +64,8 @@ def test_a_breach_by_chance_of_one_slice_in_forty_decides_nothing() -> None:
     assert "beyond the limit of 20 % by 10.0 points at 95 %, but not once 40 rules and slices are allowed for (99.88 %)" in rule.explanation
     assert rule.adjusted == pytest.approx(0.99875)
     assert (rule.lower, rule.confidence) == (exact_share(30, 100, 0.95)[0], 0.95)  # what is shown is the rule's own interval
+    # The guess of how many more would decide it is made for that confidence: at 95 % alone it is decided already.
+    assert rule.next_step.startswith("About 180 seed inputs of this slice (100 so far) would decide it if the value stays")
     assert result.multiplicity is not None
     assert (result.multiplicity.method, result.multiplicity.tests, result.multiplicity.error) == ("holm", 40, 0.05)
 
