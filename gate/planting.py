@@ -18,7 +18,9 @@ from gate.campaign.arms import ArmCount
 from gate.campaign.budget import BudgetSpent
 from gate.campaign.canary_kinds import (
     COLUMNS,
+    FEWEST,
     KINDS,
+    ROWS,
     SAMPLE,
     Blind,
     Canary,
@@ -44,6 +46,7 @@ __all__ = ["plant_canaries", "reserve_for_canaries"]
 
 LEAST_EACH = 40  # executions: with fewer, a search has not begun
 WATCHED_MUTANTS = 1024  # blind mutants that are run to see what a deep neuron does
+LOOKING = 0.5  # of their time, where that is limited, at most: until it is known what can be planted
 DEEPEST = 2  # layers that are looked at for one
 _DOING = "planted faults were searched for"
 _MORE = "a larger budget, or a larger share (arms.canaries), would pay for more"
@@ -144,8 +147,12 @@ class _Planting:
         Raises:
             BudgetSpent, Interrupted, WorkerError: as the worker does.
         """
-        ends = self._work.budget.seconds + seconds
-        blind, left = self._look(), wanted
+        started = self._work.budget.seconds
+        ends = started + seconds
+        blind, left = self._look(started + LOOKING * seconds if seconds else math.inf), wanted
+        if blind is None:
+            self.ended = "their share of the time was up before it was known what can be planted"
+            return
         for name in KINDS:
             if not left:
                 return
@@ -233,26 +240,39 @@ class _Planting:
             stop=stop,
         )
 
-    def _look(self) -> Blind:
-        """What the seed inputs and the blind mutants show."""
-        seeds, low_high = self._seeds, self._domain.value_range
-        size = max(1, self._work.settings.batch_size)
-        clean = np.concatenate([scores_of(seeds.x[at : at + size], low_high) for at in range(0, len(seeds.x), size)])
+    def _look(self, until: float) -> Blind | None:
+        """What the seed inputs and the blind mutants show; None where the time ends before enough of them were made."""
+        seeds, low_high, budget = self._seeds, self._domain.value_range, self._work.budget
+        clean: list[np.ndarray] = []
+        for at in range(0, len(seeds.x), ROWS):
+            self._work.deadline.check()
+            if budget.seconds >= until:
+                return None
+            clean.append(scores_of(seeds.x[at : at + ROWS], low_high))
         scores: list[np.ndarray] = []
         labels: list[np.ndarray] = []
-        shown: list[np.ndarray] = []  # of which as many are kept as are run
+        shown: list[np.ndarray] = []  # those that are run
         for mutants, classes in blind_mutants(self._domain, seeds.x, seeds.labels, seeds.ids, self._work.settings.seed):
             self._work.deadline.check()
+            if budget.seconds >= until:
+                break
             scores.append(scores_of(mutants, low_high))
             labels.append(classes)
-            room = WATCHED_MUTANTS - sum(map(len, shown))
             # Of every batch an equal part, so that all seed inputs have theirs among those that are run.
-            shown.append(mutants[:: max(1, SAMPLE // WATCHED_MUTANTS)][:room])
+            shown.append(mutants[:: max(1, SAMPLE // WATCHED_MUTANTS)][: WATCHED_MUTANTS - sum(map(len, shown))])
+        if sum(map(len, labels)) < FEWEST // 2:
+            return None
+        neurons: tuple[Neurons, ...] = ()
         try:
-            neurons = self._neurons(np.concatenate(shown))
+            if budget.seconds + (len(seeds.x) + WATCHED_MUTANTS) * self._work.seconds_per_sample < until:
+                neurons = self._neurons(np.concatenate(shown))
+            else:
+                self._no_neurons = "their share of the time is too short to look at neurons"
         except ModelError as error:
-            neurons, self._no_neurons = (), f"its neurons can't be watched on blind mutants: {error.what.splitlines()[0]}"
-        return Blind(len(self._work.classes), seeds.labels, np.concatenate(labels), COLUMNS, clean, np.concatenate(scores), neurons)
+            self._no_neurons = f"its neurons can't be watched on blind mutants: {error.what.splitlines()[0]}"
+        return Blind(
+            len(self._work.classes), seeds.labels, np.concatenate(labels), COLUMNS, np.concatenate(clean), np.concatenate(scores), neurons
+        )
 
     def _neurons(self, mutants: np.ndarray) -> tuple[Neurons, ...]:
         """Of the deepest layers that do not give the answer themselves."""

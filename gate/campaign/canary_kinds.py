@@ -22,8 +22,10 @@ from gate.randomness import generator, key
 
 __all__ = [
     "COLUMNS",
+    "FEWEST",
     "KINDS",
     "LEAST",
+    "ROWS",
     "SAMPLE",
     "Blind",
     "Canary",
@@ -38,6 +40,8 @@ __all__ = [
 AIM = 0.03  # share of the blind mutants of its classes that lie beyond a fault's bound
 LEAST = 0.002  # a fault that fewer bring about has nothing to say of the search
 SAMPLE = 4096  # blind mutants wanted
+VALUES = 1 << 26  # that they have together, where that leaves FEWEST
+FEWEST = 512  # with fewer, LEAST would be less than one
 ROWS = 256  # that are looked at together
 OF_CLASS = 8  # seed inputs that a class must have for a bound of its own
 MUTANTS_OF_CLASS = 50  # ... and blind mutants
@@ -150,12 +154,14 @@ def scores_of(x: np.ndarray, value_range: tuple[float, float]) -> np.ndarray:
 def blind_mutants(
     domain: InputDomain, seeds: np.ndarray, labels: np.ndarray, ids: Sequence[str], campaign_seed: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Valid natural mutants in batches, about ``SAMPLE`` in all, and the classes of their seed inputs; other ones than are judged.
+    """Valid natural mutants in batches, about ``SAMPLE`` in all (fewer of large pictures), and the classes of their seed inputs; other
+    mutants than are judged.
 
     They come from all seed inputs in turn where these are few, and from a blind choice among them where they are many.
     """
-    slots = max(1, -(-SAMPLE // len(seeds)))
-    chosen = np.sort(generator(campaign_seed, "canaries", "sample").permutation(len(seeds))[: -(-SAMPLE // slots)])
+    wanted = min(SAMPLE, max(FEWEST, VALUES // seeds[0].size))
+    slots = max(1, -(-wanted // len(seeds)))
+    chosen = generator(campaign_seed, "canaries", "sample").permutation(len(seeds))[: -(-wanted // slots)]
     at_once = max(1, ROWS // slots)
     for start in range(0, len(chosen), at_once):
         rows = chosen[start : start + at_once]

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from gate.campaign.canary_kinds import KINDS
 from gate.campaign.mark_plan import plan
 from gate.domains.image.marks import starts
 from gate.metrics import Evidence, compute
-from gate.metrics.evidence import CleanEvidence, CoverageEvidence, JudgedSeed, MarkEvidence, SearchDefect
+from gate.metrics.evidence import CanaryEvidence, CleanEvidence, CoverageEvidence, JudgedSeed, MarkEvidence, SearchDefect
+from gate.planting import LEAST_EACH
 from gate.policy import Judgement, describe, evaluate, load_policy, shipped_policies
 from gate.result import ModelInfo, Status, Verdict
 
@@ -21,16 +23,25 @@ RISK = ("false-negative-averse", "false-positive-averse")
 
 
 def campaign(
-    name: str, *, failing: float = 0.01, faults: int = 0, gain: float = 0.05, found: int = 5, mark: int = 5, sure: float = 0.6
+    name: str,
+    *,
+    failing: float = 0.01,
+    faults: int = 0,
+    gain: float = 0.05,
+    found: int = 5,
+    mark: int = 5,
+    sure: float = 0.6,
+    planted: int = 4,
 ) -> Evidence:
     """What a run under that policy leaves behind with seed inputs alone and the policy's own budget.
 
-    Classes 3 and 4 are the positive ones; ``sure`` is the confidence of the first mutant of each seed input.
+    Classes 3 and 4 are the positive ones; ``sure`` is the confidence of the first mutant of each seed input; ``planted`` faults are found.
     """
     policy = load_policy(name).policy
     executions = policy.budget.executions if policy.budget is not None else None
     assert executions is not None
     each = policy.judging.mutants_per_seed
+    canaries = 11 if policy.arms.canaries else 0
     seeds = int(executions * policy.arms.judging) // each
     search = int(executions * policy.arms.search)
     judged = tuple(
@@ -65,6 +76,7 @@ def campaign(
         probes_compared=96,
         preflight_faults=faults,
         executions=executions,
+        canaries=tuple(CanaryEvidence(name=f"fault {i}", found=i < planted, executions=45) for i in range(canaries)),
     )
 
 
@@ -278,3 +290,18 @@ def test_a_risk_policy_keeps_every_protection_of_baseline_and_guides_by_two_crit
     assert policy.coverage is not None
     assert set(policy.coverage.guide or ()) == ({"nbc", "snac"} if name == "false-positive-averse" else {"tknc", "nbc"})
     assert "Where the user names no criteria, coverage is measured by nbc" in describe(load_policy(name), today=TODAY).replace("\n  ", " ")
+
+
+@pytest.mark.parametrize(("planted", "status", "verdict"), [(0, "inconclusive", "inconclusive"), (1, "warn", "pass"), (2, "pass", "pass")])
+def test_a_search_that_finds_no_planted_fault_passes_nothing(planted: int, status: str, verdict: str) -> None:
+    judgement = judge("baseline", campaign("baseline", planted=planted))
+    (rule,) = (rule for rule in judgement.rules if rule.id == "canary-recall")
+    assert (rule.status, judgement.verdict) == (status, verdict)
+
+
+def test_the_share_of_canaries_pays_for_every_kind() -> None:
+    for name in set(ALL) - {"classic", "smoke"}:
+        policy = load_policy(name).policy
+        assert policy.budget is not None
+        assert policy.budget.executions is not None
+        assert policy.arms.canaries * policy.budget.executions / len(KINDS) >= LEAST_EACH
