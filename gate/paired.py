@@ -110,6 +110,11 @@ class PairedJudge:
         finally:
             self._note()
 
+    def leave_out(self, why: str) -> None:
+        """Notes why there is no other ``update``, where it is not for the baseline itself."""
+        self._late = why
+        self._note()
+
     def _ask(self) -> None:
         self._check_time()
         if self._answers is None:

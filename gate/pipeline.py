@@ -425,7 +425,8 @@ def _fuzz(
     work.events.emit("phase", name="triage")
     _save_campaign(work, worker, campaign)
     if paired is not None:
-        _too_late(work, paired.update)
+        if (late := _too_late(work, paired.update)) is not None:
+            paired.leave_out(late)
         work.budget.pairing = float  # what was not done by now is left out
     ending.conclude()
     plant_canaries(work, worker, domain, preflight)

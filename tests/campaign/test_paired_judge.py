@@ -326,6 +326,13 @@ def test_somebody_who_says_stop_is_heard_and_what_was_done_is_kept(world: World)
     assert "interrupted" in world.work.baseline_evidence.reason
 
 
+def test_where_it_was_never_asked_the_reason_is_known_all_the_same(world: World) -> None:
+    world.judge().leave_out("the budget ended")
+    assert world.work.baseline_evidence is None
+    assert "the budget ended" in world.work.baseline_reason
+    assert world.work.against_baseline.paired_reason == "the budget ended"
+
+
 def test_a_budget_that_ends_while_the_worker_starts_may_be_tried_again(world: World) -> None:
     world.trouble = BudgetSpent("The budget ended while the baseline was loaded.", where="budget")
     judge = world.judge()
