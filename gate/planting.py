@@ -76,6 +76,8 @@ def plant_canaries(work: Work, worker: Worker, domain: InputDomain, preflight: P
         wanted, reason = 0, "a defect ended the campaign (abort_on), and nothing was searched for after it"
     if wanted and worker.given_up:
         wanted, reason = 0, "the worker that runs the model had been given up by then"
+    if wanted and work.campaign.outcome.stop_reason == "abort":
+        wanted, reason = 0, "the campaign was ended by a defect of a kind that the policy names in abort_on"
     if not wanted:
         work.canaries = CanarySummary(reason=reason)
         return
