@@ -54,15 +54,17 @@ class Ending:
         self._blocker: str | None = None  # a rule that was open at the last look
         self._judged = 0  # seed inputs at the last look
         self._reachable: dict[str, dict[str, int]] = {}
-        self._began: tuple[int, float, float] | None = None  # executions and seconds when the campaign began; seconds when last asked
+        self._began: tuple[int, float] | None = None  # executions and seconds of the run when the campaign began
+        self._asked = 0.0  # seconds of the run when it was last asked
+        self._pairing = 0.0  # of these, for how many it waited for the baseline
         self._today = date.fromisoformat(work.started_at[:10])
         self.looks = 0
 
     def __call__(self) -> str | None:
         """``abort``, ``decided``, or None where the campaign goes on."""
-        now = self._work.budget.seconds
-        executions, begun = (self._executions(), now) if self._began is None else self._began[:2]
-        self._began = (executions, begun, now)
+        self._asked = self._work.budget.seconds
+        if self._began is None:
+            self._began = (self._executions(), self._asked)
         if self._aborted():
             return "abort"
         if self._early and self._worth_a_look():
@@ -112,9 +114,8 @@ class Ending:
         """
         if not every and self._blocker is not None and self._judged_now() == self._judged and self._waits_for_judging(self._blocker):
             return (self._blocker,)
-        if self._pairs is not None and not every:
-            self._pairs()
-            self._work.deadline.begin("the campaign ran")
+        if not every:
+            self._pair()
         evidence = self._evidence()
         if not self._reachable:
             self._reachable = _reachable(self._work, evidence)
@@ -124,6 +125,19 @@ class Ending:
             if still:
                 return still
         return self._judge(self._policy, evidence)
+
+    def _pair(self) -> None:
+        """Runs the baseline on what was judged since the last look. No arm is given that time, nor is it part of the campaign's pace."""
+        if self._pairs is None:
+            return
+        budget = self._work.budget
+        before = budget.seconds
+        try:
+            with budget.device_released():
+                self._pairs()
+        finally:
+            self._pairing += budget.seconds - before
+        self._work.deadline.begin("the campaign ran")
 
     def _waits_for_judging(self, identity: str) -> bool:
         rule = next(rule for rule in self._policy.rules if rule.id == identity)
@@ -140,7 +154,7 @@ class Ending:
             metrics,
             today=self._today,
             candidate=work.candidate,
-            root_causes=root_causes(work.confirmer.defects, work.classes),
+            root_causes=root_causes(work.confirmer.defects, work.classes) if policy.waivers else (),
             metrics_at=at,
         )
         return unsettled(policy, judgement.rules, metrics, paired=self._paired, reachable=self._reachable)
@@ -154,8 +168,8 @@ class Ending:
 
     def _note(self, still: tuple[str, ...], *, stopped: bool) -> None:
         work, executions, of = self._work, self._executions(), self._work.budget.executions
-        before, begun, asked = self._began or (0, 0.0, 0.0)
-        seconds = asked - begun
+        before, begun = self._began or (0, 0.0)
+        seconds = max(0.0, self._asked - begun - self._pairing)
         whole: float | None = None
         if of is not None and executions > before:
             whole = seconds * (of - before) / (executions - before)
