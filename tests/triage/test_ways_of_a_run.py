@@ -23,6 +23,7 @@ from gate.oracles import Switches
 from gate.result import Defect, ProbeOracle, ProbesSummary
 from gate.triage.allowance import Allowance
 from gate.triage.baseline import answered, brought_in
+from gate.triage.root_causes import root_causes
 
 PREFLIGHT: Any = SimpleNamespace(output_kind=OutputKind.LOGITS, deterministic=True, depends_on_batch=False)
 
@@ -233,6 +234,42 @@ def test_a_baseline_that_raises_on_one_file_answers_the_others(tmp_path: Path) -
     assert sum(spent) == 4 + 2, "four, then the half with the bright one, were run in vain"
 
 
+@pytest.mark.parametrize(
+    ("said", "scores", "known"),
+    [
+        ({}, [5, 0, 0, 0], False),
+        ({}, [0, 5, 0, 0], True),
+        ({}, [0, 0, 5, 0], True),  # another wrong class
+        ({}, [np.nan, 0, 0, 0], True),
+        ({"oracle": "non_finite", "predicted": None}, [np.nan, 0, 0, 0], True),
+        ({"oracle": "non_finite", "predicted": None}, [0, 5, 0, 0], False),  # wrong, but an answer
+        ({"oracle": "crash", "predicted": None}, [np.nan, 0, 0, 0], False),  # an answer, such as it is
+        ({"oracle": "confidence_collapse", "predicted": 0}, [5, 0, 0, 0], None),
+        ({"oracle": "unjustified_confidence", "label": None}, [50, 0, 0, 0], True),
+        ({"oracle": "unjustified_confidence", "label": None}, [0, 0, 0, 0], False),
+    ],
+)
+def test_a_defect_is_known_where_the_baseline_fails_on_its_file_in_its_own_way(
+    said: dict[str, Any], scores: list[float], known: bool | None
+) -> None:
+    x = np.zeros((1, 8, 8, 1), dtype=np.uint8)
+    (found,) = asked_of(lambda _: np.array([scores], dtype=np.float32), defect(**said), x=x)
+    assert found.known is known
+
+
+def test_an_exception_of_the_candidate_is_known_where_the_baseline_raises_too() -> None:
+    x = np.full((2, 8, 8, 1), 255, dtype=np.uint8)
+    x[1] = 0
+    crash = defect(oracle="crash", predicted=None)
+    assert [one.known for one in asked_of(raises_on_white, crash, crash, x=x)] == [True, False]
+
+
+def test_a_root_cause_counts_the_defects_that_the_baseline_has_too() -> None:
+    members = [defect(id=f"d-{number:012}", known=known) for number, known in enumerate((True, False, None, True))]
+    (cause,) = root_causes(members, CLASSES)
+    assert (cause.size, cause.known) == (4, 2)
+
+
 def test_defects_that_the_baseline_answered_count_also_where_probes_end_the_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def spent(*_: Any) -> Any:
         raise BudgetSpent("The budget ended while the baseline was asked.", where="budget", hint="Give more.")
@@ -246,7 +283,7 @@ def test_defects_that_the_baseline_answered_count_also_where_probes_end_the_aski
     monkeypatch.setattr(baseline, "_ask_of_probes", spent)
     asked(work)
     assert work.confirmer.defects[0].baseline == 0
-    assert (work.against_baseline.asked, work.against_baseline.brought_in) == (1, 1)
+    assert (work.against_baseline.asked, work.against_baseline.brought_in, work.against_baseline.known) == (1, 1, 0)
     assert work.against_baseline.reason == "the budget ended"
 
 
