@@ -36,17 +36,18 @@ __all__ = ["Interval", "reweighted_mean", "reweighted_ratio"]
 
 Floats = NDArray[np.float64]
 
-_STEP = 0.3  # of the stretched variable in which the path is walked; halved until nothing changes
-_HALVINGS = 9
+_STEP = 0.15  # of the stretched variable in which the path is walked; halved until nothing changes
+_HALVINGS = 8
 _PART = 3.0  # walked before looking whether the rest matters
 _END = 36.0  # far enough out for the heaviest tail, that of a single observation
 _BEND = 4.0  # the most that the path bends
 _STRAIGHT = 0.05  # less of a bend is none
 _CLIMB = 4.0  # the most that the integrand may rise above where the path began; beyond, the path passes near a pole
-_AGREE = 1e-4  # between one step and half of it; the error of the latter is about the square of that
+_AGREE = 1e-4  # between one step and twice that; the error of the former is about the square of it
 _NEGLIGIBLE = 1e-17
 _NEVER = -1e3  # stands for the logarithm of zero
 _TOLERANCE = 1e-11
+_FAR = 1.5  # a normal spread's multiple, within which the end mostly lies
 _BEYOND = 1e12  # ratios above are not told apart from infinity
 _KEPT = 8_192  # intervals remembered: small slices are often alike
 
@@ -114,22 +115,30 @@ def _greatest(pairs: Floats, times: Floats, goal: float) -> float:
         return 0.0
     if not (wholes > 0).any():
         return math.inf
-    tail = _Tail(times)
+    tail, root = _Tail(times), math.sqrt(-2 * goal)
 
     def surplus(ratio: float) -> float:
-        return tail(parts - ratio * wholes) - goal
+        """Nearly a straight line in the ratio, as the root of a logarithm of a normal tail is."""
+        return root - math.sqrt(-2 * tail(parts - ratio * wholes))
 
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(wholes > 0, parts / wholes, np.where(parts > 0, math.inf, math.nan))
     low, high = float(np.nanmin(ratios)), float(np.nanmax(ratios))
     if low == high:
         return low
+    whole = float(times @ wholes)
+    centre = float(times @ parts) / whole
+    guess = centre + _FAR * root * math.sqrt(float(times @ (parts - centre * wholes) ** 2)) / whole
+    if guess < high:
+        low, high = (low, guess) if surplus(guess) <= 0 else (guess, high)
     if high == math.inf:
         high = max(1.0, 2 * low)
         while surplus(high) > 0:
             high *= 2
             if high > _BEYOND:
                 return math.inf
+    if low < centre < high and surplus(centre) > 0:
+        low = centre
     return float(optimize.brentq(surplus, low, high, xtol=_TOLERANCE, rtol=1e-12))
 
 
@@ -162,9 +171,9 @@ class _Tail:
 
         A straight path (``bend`` 0) never climbs: along it each factor of the integrand falls.
         """
-        before, step = math.nan, _STEP
+        step = _STEP
         for _ in range(_HALVINGS):
-            area, count = 0.0, round(_PART / step)
+            area, coarse, count = 0.0, 0.0, round(_PART / step)
             for start in range(0, round(_END / step), count):
                 at = np.arange(start, start + count) * step
                 sinh, cosh = np.sinh(at), np.cosh(at)
@@ -179,13 +188,13 @@ class _Tail:
                 if not start:
                     terms[0] /= 2
                 area += float(terms.sum())
+                coarse += 2 * float(terms[::2].sum())
                 if math.exp(float(rise[-1])) * width * float(cosh[-1]) < _NEGLIGIBLE * abs(area):
                     break
-            area *= step / math.pi
-            if abs(area - before) <= _AGREE * abs(area):
-                return area
-            before, step = area, step / 2
-        return area
+            if abs(area - coarse) <= _AGREE * abs(area):
+                break
+            step /= 2
+        return area * step / math.pi
 
     def _saddle(self, scaled: Floats) -> tuple[float, float, float]:
         """The saddle point of the integrand on the real line, how wide the integrand is there, and how its path of steepest descent bends.
