@@ -13,6 +13,11 @@ from gate.campaign.repeated import Aggregate, least_failures
 from gate.metrics import compute
 from gate.metrics.aggregated import aggregated
 from gate.metrics.evidence import Evidence, JudgedSeed
+from gate.policy.load import LoadedPolicy
+from gate.policy.schema import Judging, Policy, Rule
+from gate.policy.threshold import Threshold
+from gate.record import judged as judge_again
+from gate.result import Metric, ModelInfo, PolicyInfo, Result, Verdict
 
 SHARES = {"judging": 0.9}
 OF_RATES = ("defect_rate", "mutant_failure_rate", "confident_error_rate", "missed_positive_rate", "robust_margin_p05")
@@ -162,3 +167,34 @@ def test_an_answer_that_is_not_finite_is_counted_once_and_never_outvoted() -> No
     assert not any(any(row.failed) for row in made.judging.rows)
     assert made.campaign.outcome.counts["judging"].findings == valid > 0
     assert {finding.oracle for finding in of_judging} == {"non_finite"}
+
+
+def rejudged(seen: Evidence, judging: dict[str, Any]) -> Metric:
+    """The defect rate as of ``gate evaluate`` under a policy that asks for this effort."""
+    rule = Rule(id="rate", metric="defect_rate", fail=Threshold(">", 0.2, "> 0.2"))  # type: ignore[call-arg]
+    asked = Policy(version=1, name="other", rules=(rule,), judging=Judging(**judging))
+    info = PolicyInfo(name="other", digest="sha256:0", source="other.yaml")
+    blank = Result(verdict=Verdict.INCONCLUSIVE, exit_code=4, reasons=(), candidate=ModelInfo(uri="m", resolved_uri="m"), classes=CLASSES)
+    seen = seen.model_copy(update={"domain_digest": asked.domain.digest()})
+    return judge_again(blank, seen, LoadedPolicy(policy=asked, info=info, rule_lines={}), advisory=False).metrics["defect_rate"]
+
+
+def test_a_policy_that_asks_for_another_number_of_answers_needs_another_run() -> None:
+    made = Scene(Unsteady(), executions=400, seeds=12, shares=SHARES, repeat=3)
+    made.run()
+    seen = judged(made, 3)
+    same = rejudged(seen, {"mutants_per_seed": 8, "repeat": 3})
+    other = rejudged(seen, {"mutants_per_seed": 8, "repeat": 5})
+    assert same.value == compute(seen)["defect_rate"].value
+    assert other.value is None
+    assert other.reason is not None
+    assert "asked for 3 answers to each mutant and this policy asks for 5" in other.reason
+
+
+def test_fewer_mutants_of_each_seed_input_and_another_aggregate_can_be_asked_for_together() -> None:
+    made = Scene(Unsteady(), executions=400, seeds=12, shares=SHARES, repeat=3, aggregate="all")
+    made.run()
+    rate = rejudged(judged(made, 3, "all"), {"mutants_per_seed": 2, "repeat": 3, "aggregate": "any"})
+    expected = sum(any(valid and count for valid, count in zip(row.valid[:2], row.failures[:2], strict=True)) for row in made.judging.rows)
+    assert rate.n == 12
+    assert rate.value == pytest.approx(expected / 12)
