@@ -342,12 +342,14 @@ def _against_limit(position: int, rule: Rule, spec: MetricSpec, metric: Metric, 
     value = metric.value
     assert value is not None
     name = _named(rule, slice_name)
+    look = at_limit(rule, metric)
     n = metric.n or 0
     if (rule.min_samples is not None and n < rule.min_samples) or (slice_name is not None and n < 1):
         if slice_name is not None:
             return None
-        return _few(rule, spec, metric, f"{name} is {wording.value_of(metric, value, spec)}, from {n:,} samples", n, slice_name, run)
-    look = at_limit(rule, metric)
+        text = f"{name} is {wording.value_of(metric, value, spec)}, from {n:,} samples"
+        few = _few(rule, spec, metric, text, n, slice_name, run)
+        return few if look is None else replace(few, distance=look.distance)
     if look is None:
         return _held(rule, spec, metric, name, slice_name, None)
     test = _Test(position, slice_name, "limit")

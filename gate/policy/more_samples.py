@@ -13,7 +13,9 @@ __all__ = ["to_decide", "to_reach"]
 _TOO_MANY = 100  # times as many: then the guess says no more than "very many"
 
 _JUDGED = ("defect_rate", "mutant_failure_rate", "confident_error_rate", "missed_positive_rate")
-_COUNTED = dict.fromkeys((*_JUDGED, "negative_flip_rate", "universal_mark_rate"), "seed inputs") | {
+_COUNTED = dict.fromkeys(_JUDGED, "seed inputs") | {
+    "negative_flip_rate": "inputs",
+    "universal_mark_rate": "held-out seed inputs",
     "clean_accuracy": "labelled seed samples",
     "long_tail_accuracy": "long-tail samples",
 }
@@ -54,7 +56,7 @@ def to_decide(
 
 def to_reach(metric: str, needed: int, n: int, policy: Policy, *, judged: int | None) -> str | None:
     """What to give so that a metric of the judging arm has the samples that a rule needs."""
-    if metric not in _JUDGED or n < 1:
+    if metric not in (*_JUDGED, "robust_margin_p05") or n < 1:
         return None
     return f"{needed:,} seed inputs are needed, {n:,} were judged{_executions(metric, needed / n, policy, judged)}"
 
@@ -66,7 +68,7 @@ def _far_end(look: Look) -> float | None:
 
 
 def _executions(metric: str, factor: float, policy: Policy, judged: int | None) -> str:
-    if metric not in _JUDGED:
+    if metric not in (*_JUDGED, "robust_margin_p05"):
         return "."
     share = policy.arms.judging
     if not judged or share <= 0:

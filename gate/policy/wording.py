@@ -121,9 +121,8 @@ def value_of(metric: Metric, value: float, spec: MetricSpec, *, apart_from: floa
     text = number(value, spec, apart_from=apart_from)
     if metric.lower is None or metric.upper is None or metric.confidence is None:
         return text
-    decimals = max(_decimals(metric.lower, spec), _decimals(metric.upper, spec))
-    lower, upper = (f"{_scaled(bound, spec):.{decimals}f}" for bound in (metric.lower, metric.upper))
-    return f"{text} ({metric.confidence * 100:g} % interval {lower} to {upper}{' %' if spec.is_share else ''})"
+    lower, upper = (f"{_scaled(bound, spec):.{_decimals(bound, spec)}f}" for bound in (metric.lower, metric.upper))
+    return f"{text} ({level(metric.confidence)} interval {lower} to {upper}{' %' if spec.is_share else ''})"
 
 
 def name_of(slice_name: str) -> str:
