@@ -125,6 +125,34 @@ def test_margins_are_compared_by_percentiles_whose_intervals_hold_together() -> 
     assert found.new == 0.4, "of a the weakest failure is known"
 
 
+def test_the_two_intervals_of_a_margin_share_the_error() -> None:
+    random = np.random.default_rng(4)
+    severities, fails = random.random((2, 300)).round(3), random.random((2, 300)) < 0.5
+    rows = [
+        JudgedSeed(
+            seed_id=str(seed),
+            label=0,
+            operators=("blur", "noise"),
+            families=("blur", "noise"),
+            severities=tuple(severities[:, seed].tolist()),
+            valid=(True, True),
+            failed=(bool(fails[0, seed]), False),
+            predicted=(int(fails[0, seed]), 0),
+            confidence=(0.9, 0.9),
+        )
+        for seed in range(300)
+    ]
+    said = {
+        str(seed): BaselineSeed(failed=(False, bool(fails[1, seed])), predicted=(0, int(fails[1, seed])), confidence=(0.9, 0.9))
+        for seed in range(300)
+    }
+    given = evidence(judged=tuple(rows), judging_mutants_per_seed=2, baseline=BaselineEvidence(judged=said))
+    found = paired(compute(given)["robust_margin_p05"])
+    ours, theirs = (exact_quantile(np.where(fails[i], severities[i], 1.0), 5, 0.975, support=(0.0, 1.0)) for i in (0, 1))
+    assert (found.lower, found.upper) == (ours[0] - theirs[1], ours[1] - theirs[0])
+    assert ours != exact_quantile(np.where(fails[0], severities[0], 1.0), 5, 0.95, support=(0.0, 1.0))
+
+
 def test_slices_are_compared_in_themselves() -> None:
     metrics = compute(evidence())
     by_class = metrics["defect_rate"].slices["class"]
