@@ -12,7 +12,7 @@ TESTS := $(VENV)/.ready-to-test
 IMAGENET := $(VENV)/.ready-for-imagenet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-imagenet test test-slow test-properties lint format docs bench-coverage bench-throughput bench-guidance bench-adversarial bench-triage bench-power gpu-check chromium
+.PHONY: help demo demo-imagenet test test-slow test-properties lint format docs bench-coverage bench-throughput bench-guidance bench-adversarial bench-triage bench-intervals bench-power gpu-check chromium
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -64,6 +64,9 @@ bench-triage: $(RUNS)  ## plant causes of failure and see whether triage names t
 
 bench-power: $(RUNS)  ## how many faulty and how many healthy networks the gate blocks, beside common practice
 	$(BIN)/python -m benchmarks.power
+
+bench-intervals: $(RUNS)  ## simulate campaigns and count how often the intervals contain the truth
+	$(BIN)/python -m benchmarks.intervals
 
 gpu-check: $(RUNS)  ## try the gate on a CUDA device and print a table
 	$(BIN)/python -m benchmarks.gpu_check
