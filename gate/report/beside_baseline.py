@@ -163,7 +163,7 @@ def _tables(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
         sign = -1 if CATALOGUE[name].higher_is_worse else 1
         for by, parts in metric.slices.items():
             rows = [(part, one.paired) for part, one in parts.items() if one.paired is not None]
-            if len(rows) < 2:
+            if len(rows) < 2 or by == "half":  # halves say whether a fix is learnt by heart, not where it is worse
                 continue
             rows.sort(key=lambda row: (sign * row[1].rise, row[0]))
             shown = rows[:_MOST_SLICES]
@@ -175,7 +175,9 @@ def _tables(result: Result, names: Iterable[str]) -> list[dict[str, Any]]:
                     "by": by_words[:1].upper() + by_words[1:],
                     "rows": [_row(name, visible(part, NAME), metric.unit, paired, to) for part, paired in shown],
                     "worse": sum(_side(name, paired) == "worse" for _, paired in rows),
+                    "all": len(rows),
                     "left_out": len(rows) - len(shown),
                 }
             )
+    tables.sort(key=lambda table: -table["worse"])
     return tables[:_MOST_TABLES]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from gate.report.numbers import amount, count, difference, difference_interval, duration, interval, is_share, points, roughly
 from gate.report.text import NAME, visible
 from gate.report.words import limit_of, sentence
@@ -43,7 +45,16 @@ def distance_in_words(rule: RuleResult) -> str:
     if gap == 0:
         return "on the limit itself"
     size = points(abs(gap)) if is_share(rule.unit) else difference(abs(gap), "").removeprefix("+")
-    return f"{size} {'within' if gap > 0 else 'beyond'} the {'limit' if rule.threshold != rule.warn else 'warning limit'}"
+    return f"{size} {'within' if gap > 0 else 'beyond'} {_what(rule, gap)}"
+
+
+def _what(rule: RuleResult, gap: float) -> str:
+    """What the distance is from: a rule with a limit and a comparison tells the one that matters more."""
+    limit = limit_of(rule)
+    own = None if limit is None or rule.value is None else limit.limit - rule.value if limit.upper else rule.value - limit.limit
+    if rule.compare is not None and (own is None or not math.isclose(own, gap, rel_tol=1e-9, abs_tol=1e-12)):
+        return "what is allowed beside the baseline"
+    return "the warning limit" if rule.threshold == rule.warn else "the limit"
 
 
 def rise_in_words(paired: Paired, unit: str) -> str:

@@ -189,7 +189,8 @@ def worst_first(rules: tuple[RuleResult, ...]) -> list[RuleResult]:
 
 def only_compared(rule: RuleResult) -> Paired | None:
     """What a rule without a limit of its own judged: the candidate beside the baseline; None for any other rule."""
-    return None if rule.threshold or rule.compare is None or rule.status is Status.SKIPPED else rule.paired
+    own = rule.threshold not in ("", rule.compare)
+    return None if own or rule.compare is None or rule.status is Status.SKIPPED else rule.paired
 
 
 def rule_result_in_words(rule: RuleResult) -> str:
@@ -211,7 +212,7 @@ def rule_interval(rule: RuleResult) -> str:
 
 def limits_in_words(rule: RuleResult) -> str:
     """Both limits, e.g. ``breached when > 0.20; warns when > 0.10``. A rule that only warns has its warning limit as its threshold."""
-    fails = rule.threshold if rule.threshold != rule.warn else ""
+    fails = rule.threshold if rule.threshold not in (rule.warn, rule.compare) else ""
     parts = [f"{words} {visible(text, NAME)}" for words, text in (("breached when", fails), ("warns when", rule.warn)) if text]
     return "; ".join(parts)
 

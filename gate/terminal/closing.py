@@ -20,7 +20,7 @@ from gate.report.decided import distance_in_words, distance_of
 from gate.report.gallery import choose
 from gate.report.numbers import amount, count, difference, interval, mark
 from gate.report.text import visible
-from gate.report.words import candidate_name, headline, limit_of, worst_first
+from gate.report.words import candidate_name, headline, limit_of, only_compared, worst_first
 from gate.result import Result, RootCause, RuleResult, Status, Verdict
 from gate.triage.gravity import gravest_first
 
@@ -31,7 +31,13 @@ _LABEL = 12
 _OPTION = re.compile(r"--[a-z][a-z-]*(?: [0-9][^\s,;)]*)?")
 _STOPPED_BY = {"wall": "--budget", "device": "--device-budget", "executions": "--executions"}
 _WITHOUT_DEFECTS = ("clean_accuracy", "long_tail_accuracy", "negative_flip_rate", "preflight_faults", "regression_rate")
-_SET_OF = {"long_tail_accuracy": "--long-tail", "long_tail_hit_rate": "--long-tail", "regression_rate": "--previous"}
+_SET_OF = {  # the option that brings more of what a metric is measured on, where executions bring none
+    "clean_accuracy": "--seeds",
+    "long_tail_accuracy": "--long-tail",
+    "long_tail_hit_rate": "--long-tail",
+    "negative_flip_rate": "--seeds",
+    "regression_rate": "--previous",
+}
 
 
 @dataclass(frozen=True)
@@ -112,15 +118,18 @@ def _of_rule(rule: RuleResult) -> str:
     apart = distance_in_words(rule)
     if rule.value is None:
         return f"{name}{where}: {visible(rule.explanation, isolate=False)}"
-    if not rule.threshold and rule.paired is not None:
-        said = f"{name}{where}: {difference(rule.paired.rise, rule.unit)} beside the baseline"
+    compared = only_compared(rule)
+    if compared is not None:
+        apart = apart.removesuffix(" beside the baseline")
+        said = f"{name}{where}: {difference(compared.rise, rule.unit)} beside the baseline"
         return f"{said}, {apart} ({visible(rule.compare or '', isolate=False)})" if apart else said
     within = interval(rule.lower, rule.upper, rule.unit, None).removesuffix(" (interval)")
     shown = f"{name} {amount(rule.value, rule.unit)}{where}"
     if rule.status is Status.INCONCLUSIVE and within:
         shown += f" ({within})"
     limit = limit_of(rule)
-    return f"{shown}, {apart} ({mark(limit.limit, rule.unit)})" if apart and limit is not None else shown
+    about = f" ({mark(limit.limit, rule.unit)})" if limit is not None and apart.endswith("limit") else ""
+    return f"{shown}, {apart}{about}" if apart else shown
 
 
 def _look(result: Result, run: Path) -> str:
@@ -220,10 +229,10 @@ def _more(result: Result, rule: RuleResult | None, step: str) -> str:
     limit = limit_of(rule) if rule is not None else None
     if rule is not None and rule.metric == "executions" and limit is not None and not limit.upper:
         return f"run again with --executions {limit.limit:.0f} or more"
-    if rule is not None and rule.value is None and rule.metric in _SET_OF:
-        return f"run again with {_SET_OF[rule.metric]}: {step}"
-    if rule is not None and rule.value is None and rule.compare is not None and result.baseline is None:
+    if rule is not None and rule.value is None and result.baseline is None and (rule.compare or rule.metric == "negative_flip_rate"):
         return "run again with --baseline, such as models:/NAME@champion"
+    if rule is not None and rule.metric in _SET_OF:
+        return f"run again with {'' if rule.value is None else 'more in '}{_SET_OF[rule.metric]}: {step}"
     campaign = result.campaign
     option = _STOPPED_BY.get(campaign.stop_reason) if campaign is not None else None
     if option == "--device-budget":  # how much it was, the record does not say

@@ -76,7 +76,7 @@ def test_a_fail_by_comparison_says_how_far_it_rose(tmp_path: Path) -> None:
     alone = result.model_copy(
         update={"rules": tuple(rule for rule in result.rules if rule.id == "no-worse"), "reasons": ("no-worse: it rises",)}
     )
-    assert "no-worse: +6.2 points beside the baseline, 4.2 points beyond the limit (may rise by" in lines_of(alone)[1]
+    assert "no-worse: +6.2 points beside the baseline, 4.2 points beyond what is allowed (may" in lines_of(alone)[1]
 
 
 def test_a_fail_on_clean_data_sends_nobody_to_a_defect_that_has_nothing_to_do_with_it(tmp_path: Path) -> None:
@@ -124,6 +124,8 @@ def test_a_missing_set_or_baseline_is_asked_for_by_its_option(tmp_path: Path) ->
     missing = result.rules[0].model_copy(update={"value": None, "lower": None, "upper": None, "next_step": "Give one."})
     long_tail = missing.model_copy(update={"metric": "long_tail_accuracy"})
     assert "--long-tail" in lines_of(result.model_copy(update={"rules": (long_tail,)}))[3]
+    open_ = result.rules[0].model_copy(update={"metric": "negative_flip_rate", "next_step": "About 800 seed inputs would decide it."})
+    assert "run again with more in --seeds: About 800" in lines_of(result.model_copy(update={"rules": (open_,)}))[3]
     compared = missing.model_copy(update={"compare": "may rise by 2 points over the baseline"})
     assert "--baseline" in lines_of(result.model_copy(update={"rules": (compared,)}))[3]
     few = missing.model_copy(update={"metric": "executions", "value": 500.0, "threshold": "< 9000"})

@@ -173,7 +173,7 @@ def _rules(result: Result, metrics: dict[str, Metric]) -> tuple[RuleResult, ...]
             upper=flips.upper,
             confidence=0.95,
             unit="share",
-            threshold="",
+            threshold="may rise by 2 points over the baseline" if bad else "may rise by 5 points over the baseline",
             explanation="defect_rate rises by 6.2 points (95 % interval 4.1 to 8.3), over the 2 points allowed by 4.2 points."
             if bad
             else "defect_rate rises by 0.4 points over the baseline, within the 5 points allowed.",
