@@ -63,6 +63,7 @@ class Kind:
     make: Callable[[int, int, Data], nn.Module]  # of a seed, the number of the attempt, and the pictures; each attempt is a weaker fault
     said: str
     fits: Callable[[nn.Module, Data, int], bool] = lambda net, data, seed: True  # beside the band of accuracy
+    attempts: int = ATTEMPTS
 
 
 class Normalised(nn.Module):
@@ -153,11 +154,14 @@ def _trained(seed: int, side: int) -> nn.Module:
     return healthy(seed)
 
 
+_CONCERNED = (10, 7, 5, 4, 3, 2, 1)  # classes, by attempt
+
+
 def _blind(make: Callable[[Tensor, Generator], Tensor], name: str, family: str) -> Callable[[int, int, Data], nn.Module]:
-    """Pictures of one circumstance carried wrong labels: of all classes at first, of one less at each further attempt."""
+    """Pictures of one circumstance carried wrong labels: of all classes at first, of fewer at each further attempt."""
 
     def fault(seed: int, attempt: int, data: Data) -> nn.Module:
-        concerned = torch.tensor(_some(_random(seed, name), CLASSES - attempt))
+        concerned = torch.tensor(_some(_random(seed, name), _CONCERNED[attempt]))
 
         def extra(x: Tensor, y: Tensor, dice: Generator) -> tuple[Tensor, Tensor]:
             return stored(make(x, dice)), torch.where(torch.isin(y, concerned), _shifted(y), y)
@@ -349,10 +353,14 @@ def _overconfident(seed: int, attempt: int, data: Data) -> nn.Module:
 
 
 KINDS: dict[str, Kind] = {
-    "blind to dim light": Kind(_blind(_dim, "dim", "light"), "dim pictures carried labels one too high"),
-    "blind to blur": Kind(_blind(_out_of_focus, "blur", "blur"), "blurred pictures carried labels one too high"),
-    "blind to rotation": Kind(_blind(_turned, "turned", "geometry"), "pictures turned one way carried labels one too high"),
-    "blind to occlusion": Kind(_blind(_hidden, "hidden", "occlusion"), "partly hidden pictures carried labels one too high"),
+    "blind to dim light": Kind(_blind(_dim, "dim", "light"), "dim pictures carried labels one too high", attempts=len(_CONCERNED)),
+    "blind to blur": Kind(_blind(_out_of_focus, "blur", "blur"), "blurred pictures carried labels one too high", attempts=len(_CONCERNED)),
+    "blind to rotation": Kind(
+        _blind(_turned, "turned", "geometry"), "pictures turned one way carried labels one too high", attempts=len(_CONCERNED)
+    ),
+    "blind to occlusion": Kind(
+        _blind(_hidden, "hidden", "occlusion"), "partly hidden pictures carried labels one too high", attempts=len(_CONCERNED)
+    ),
     "one class confused": Kind(_confused, "changed pictures of one class carried another's label"),
     "one class forgotten": Kind(_forgotten, "a tenth of one class's training pictures was left", _is_forgotten),
     "shortcut on a mark": Kind(_shortcut, "most training pictures of one class carry a mark"),
@@ -385,7 +393,7 @@ def faulty(kind: str, seed: int, mean: float, data: Data | None = None) -> Fault
     pictures = data or digits()
     own = KINDS[kind]
     seen = []
-    for attempt in range(ATTEMPTS):
+    for attempt in range(own.attempts):
         with torch.random.fork_rng():
             module = own.make(seed, attempt, pictures)
             reached = accuracy(module, pictures)

@@ -121,10 +121,9 @@ def judge(models: Models, case: Case, campaign_seed: int, policy: str, execution
 def _earlier(models: Models, broken: Case, policy: str, executions: int) -> Path:
     """The folder of a finished run on a faulty network, kept beside the models."""
     models.ready(broken)
-    digest = load_policy(policy).info.digest.split(":")[-1][:12]
-    folder = models.folder / "runs" / f"{broken.kind.replace(' ', '-').lower()}-{broken.seed}-{digest}-{executions}"
+    folder = models.earlier(broken)
     if not folder.exists():
-        folder.parent.mkdir(exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".new-"))
         _run(models, broken, 0, policy, executions, made / "run", {"previous": "none", "data": {"seeds": str(models.seeds)}})
         if not folder.exists():
@@ -193,8 +192,8 @@ def _code() -> str:
 
 def results_file(folder: Path, name: str, policy: str, executions: int) -> Path:
     """Where the verdicts under a policy, with a budget, by this version of the gate, are collected."""
-    info = load_policy(policy).info
-    return folder / f"power-{name}-{VERSION}-{info.name}-{info.digest.split(':')[-1][:12]}-{version('fuzzgate')}-{executions}.jsonl"
+    named = load_policy(policy).info.name
+    return folder / f"power-{name}-{VERSION}-{named}-{_short(policy)}-{version('fuzzgate')}-{executions}.jsonl"
 
 
 def known(path: Path) -> Iterator[Line]:
@@ -265,7 +264,13 @@ def _in_process(options: argparse.Namespace, case: Case, campaign_seed: int) -> 
 
 
 def _models(options: argparse.Namespace) -> Models:
-    return Models(options.cache, options.data, _data(options.data), range(0, 8, 2) if options.data == "fashion" else CHOSEN_ON)
+    chosen_on = range(0, 8, 2) if options.data == "fashion" else CHOSEN_ON
+    fixes = f"{_short(options.policy)}-{options.executions}"
+    return Models(options.cache, options.data, _data(options.data), chosen_on=chosen_on, fixes=fixes)
+
+
+def _short(policy: str) -> str:
+    return load_policy(policy).info.digest.split(":")[-1][:12]
 
 
 def _data(name: str) -> Data | None:

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from benchmarks.common_practice import Practice, measure
-from benchmarks.faulty import MEMORISED, faulty, memorised
-from benchmarks.healthy import Data, architecture_of, digits, healthy
+from benchmarks.faulty import BAND, MEMORISED, faulty, memorised
+from benchmarks.healthy import Data, accuracy, architecture_of, digits, healthy
 from benchmarks.planted import MLMODEL
 
 __all__ = ["CHAMPION", "HEALTHY", "VERSION", "Case", "Facts", "Models", "cases", "half_of_seed"]
@@ -74,13 +74,17 @@ class Models:
         name: of the data, ``digits`` or ``fashion``.
         data: the pictures.
         chosen_on: seeds of the healthy networks whose mean accuracy, by architecture, the faulty ones must nearly reach.
+        fixes: names the runs that memorised fixes are made from; those of other runs are other networks.
     """
 
-    def __init__(self, folder: Path, name: str = "digits", data: Data | None = None, chosen_on: range = CHOSEN_ON) -> None:
+    def __init__(
+        self, folder: Path, name: str = "digits", data: Data | None = None, *, chosen_on: range = CHOSEN_ON, fixes: str = ""
+    ) -> None:
         self.data = data or digits()
         self.folder = folder / f"power-{name}-{VERSION}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self._chosen_on = chosen_on
+        self._fixes = fixes
 
     @property
     def seeds(self) -> Path:
@@ -95,7 +99,12 @@ class Models:
 
     def place(self, case: Case) -> Path:
         """The model folder of a case, there or not."""
-        return self.folder / case.kind.replace(" ", "-").lower() / str(case.seed)
+        name = f"{case.kind} {self._fixes}" if case.kind == MEMORISED else case.kind
+        return self.folder / name.strip().replace(" ", "-").lower() / str(case.seed)
+
+    def earlier(self, broken: Case) -> Path:
+        """The folder of the run on a faulty network that its memorised fix is made from, there or not."""
+        return self.folder / "runs" / self._fixes / f"{broken.kind.replace(' ', '-').lower()}-{broken.seed}"
 
     def known(self, case: Case) -> Facts | None:
         """What is known of a network; None where it is not there."""
@@ -131,13 +140,21 @@ class Models:
         return self._save(case, made.module, made.attempt)
 
     def save_fix(self, case: Case, broken: Case, export: Path) -> Facts:
-        """Trains the memorised fix of a faulty network on ``train.npz`` of an export, and saves it."""
+        """Trains the memorised fix of a faulty network on ``train.npz`` of an export, and saves it.
+
+        Raises:
+            RuntimeError: it reads clean pictures too badly.
+        """
         module = torch.load(self.place(broken) / "data" / "model.pth", weights_only=False)
         with np.load(export / "train.npz") as arrays:
             x = torch.from_numpy(arrays["x"][..., 0]).float().div(255).unsqueeze(1)
             y = torch.from_numpy(arrays["y"])
         with torch.random.fork_rng():
-            return self._save(case, memorised(module, x, y, case.seed, self.data), 0)
+            fixed = memorised(module, x, y, case.seed, self.data)
+        reached, least = accuracy(fixed, self.data), self.mean(architecture_of(case.seed)) - BAND
+        if reached < least:
+            raise RuntimeError(f"{case.kind}, seed {case.seed}: clean accuracy {reached:.3f}, wanted from {least:.3f} on")
+        return self._save(case, fixed, 0)
 
     def _save(self, case: Case, module: nn.Module, attempt: int) -> Facts:
         facts = Facts(architecture_of(case.seed), attempt, measure(module.eval(), self.data))
