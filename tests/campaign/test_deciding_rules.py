@@ -118,6 +118,9 @@ def test_positive_classes_that_have_not_come_up_are_waited_for_and_none_named_is
     assert still_open(named, evidence([False] * 60)) == ("r0",)
     assert when(policy(rule).rules[0], policy(rule), paired=False) == "elsewhere"
     assert still_open(policy(rule), evidence([False] * 60)) == ()
+    sliced = policy({**rule, "slice": {"by": "class"}, "min_samples": 20}, positive=["dog"])
+    both = evidence([False] * 120, iter([0, 1] * 60), positive=(1,))
+    assert still_open(sliced, both, reachable={"class": {"cat": 100, "dog": 100}}) == ()  # cats can't be missed
 
 
 def test_counts_and_effort_are_taken_as_they_are() -> None:
@@ -125,6 +128,8 @@ def test_counts_and_effort_are_taken_as_they_are() -> None:
     assert still_open(enough, evidence([False] * 60)) == ("r1",)
     assert still_open(enough, evidence([False] * 120)) == ()
     assert still_open(enough, evidence([False] * 120, crashes=1)) == ()  # a breach of a quality rule is settled, too
+    blocking = policy({"metric": "executions", "fail": "< 300", "on_breach": "fail"})
+    assert still_open(blocking, evidence([False] * 60)) == ("r0",)  # more executions would mend it
     gain = policy({"metric": "coverage_gain", "fail": "<= 0"})
     flat = CoverageEvidence(initial=0.5, final=0.5, after_first=0.5, first=10)
     grown = flat.model_copy(update={"final": 0.6})
