@@ -33,7 +33,7 @@ _CLEAN, _TAIL, _JUDGING = "clean", "long_tail", "judging"
 
 
 def negative_flip_rate(evidence: Evidence, confidence: float) -> Metric:
-    """Mean of up to three shares: of clean samples, of long-tail samples, and of judged seed inputs' mutants; see above.
+    """Mean of two or three shares: of clean samples, of judged seed inputs' mutants, and of long-tail samples where the run has such.
 
     The parts do not depend on each other: whether a seed input was judged follows from chance, and a judged one has not flipped on its
     clean sample. So their intervals combine as variances do (MOVER: G. Y. Zou and A. Donner, "Construction of confidence limits about
@@ -42,19 +42,15 @@ def negative_flip_rate(evidence: Evidence, confidence: float) -> Metric:
     """
     if evidence.baseline is None:
         return missing(_NAME, evidence.baseline_reason or "no baseline was given", evidence=evidence)
-    parts: dict[str, Floats] = {}
-    labels: dict[str, Sequence[int]] = {}
+    pairs = pairs_of(evidence)
     clean, tail = _clean(evidence), _tail(evidence)
-    if clean is not None and evidence.clean is not None:
-        parts[_CLEAN], labels[_CLEAN] = clean, evidence.clean.labels
+    reason = _what_is_missing(evidence, clean, tail, pairs)
+    if clean is None or evidence.clean is None or reason is not None:
+        return missing(_NAME, reason or "the clean set was not run", n=0, evidence=evidence)
+    parts: dict[str, Floats] = {_CLEAN: clean, _JUDGING: _judging(pairs)}
+    labels: dict[str, Sequence[int]] = {_CLEAN: evidence.clean.labels, _JUDGING: [pair.candidate.label for pair in pairs]}
     if tail is not None and evidence.long_tail is not None:
         parts[_TAIL], labels[_TAIL] = tail, evidence.long_tail.labels
-    pairs = pairs_of(evidence)
-    if pairs:
-        parts[_JUDGING], labels[_JUDGING] = _judging(pairs), [pair.candidate.label for pair in pairs]
-    if not parts:
-        reason = evidence.baseline.reason or "the baseline was run on no sample that the candidate was run on"
-        return missing(_NAME, reason, n=0, evidence=evidence)
 
     def of(some: Mapping[str, Floats]) -> Metric:
         return _mean_of_parts(some, confidence, anytime=evidence.decide == "early")
@@ -66,6 +62,21 @@ def negative_flip_rate(evidence: Evidence, confidence: float) -> Metric:
     }
     extra = {name: float(values.mean()) for name, values in parts.items()}
     return of(parts).model_copy(update={"slices": {by: some for by, some in slices.items() if some}, "extra": extra})
+
+
+def _what_is_missing(evidence: Evidence, clean: Floats | None, tail: Floats | None, pairs: Sequence[Pair]) -> str | None:
+    """Why a part that the run should have is not there: a rate of fewer parts would be another rate."""
+    assert evidence.baseline is not None
+    if clean is None:
+        return evidence.baseline.reason or "the baseline was not run on the clean set"
+    if not pairs:
+        unread = "no judged seed input that both models read rightly was run on the baseline"
+        return evidence.judged_reason or evidence.baseline.reason or unread
+    if evidence.long_tail is None:
+        return evidence.long_tail_reason
+    if tail is None and evidence.long_tail.labels:
+        return evidence.baseline.reason or "the baseline was not run on the long-tail set"
+    return None
 
 
 def _clean(evidence: Evidence) -> Floats | None:

@@ -61,10 +61,43 @@ def test_it_is_the_mean_of_the_shares_that_flip_among_clean_long_tail_and_judged
     assert 0 <= metric.lower < (metric.value or 0) < metric.upper <= 1
 
 
-def test_of_one_part_the_interval_is_its_own() -> None:
-    metric = compute(evidence(long_tail=None, judged=()))["negative_flip_rate"]
-    assert (metric.value, metric.n) == (0.25, 8)
-    assert (metric.lower, metric.upper) == pytest.approx(reweighted_mean(np.array([1.0, 1, 0, 0, 0, 0, 0, 0]), 0.95))
+def test_without_a_long_tail_set_it_has_two_parts() -> None:
+    metric = compute(evidence(long_tail=None))["negative_flip_rate"]
+    assert set(metric.extra) == {"clean", "judging"}
+    assert (metric.value, metric.n) == (pytest.approx((2 / 8 + 1 / 3) / 2), 8)
+
+
+def test_of_one_part_the_interval_is_its_own_and_of_several_it_is_narrower_than_their_mean() -> None:
+    metric = compute(evidence())["negative_flip_rate"]
+    fog = metric.slices["long_tail_kind"]["fog"]
+    assert (fog.lower, fog.upper) == pytest.approx(reweighted_mean(np.array([1.0, 0, 0]), 0.95))
+    parts = [np.array([1.0, 1, 0, 0, 0, 0, 0, 0]), np.array([1.0, 1, 0, 0]), np.array([0.5, 0, 0.5])]
+    ends = [reweighted_mean(part, 0.95) for part in parts]
+    above = [upper - float(part.mean()) for (_, upper), part in zip(ends, parts, strict=True)]
+    assert metric.value is not None
+    assert metric.upper == pytest.approx(metric.value + np.sqrt(np.square(above).sum()) / 3)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"judged": (), "judged_reason": "under another domain"}, "another domain"),
+        ({"judged": ()}, "no judged seed input"),
+        ({"long_tail": None, "long_tail_reason": "the budget ended before the long-tail set was compared"}, "long-tail set was compared"),
+    ],
+)
+def test_a_rate_of_fewer_parts_would_be_another_rate(more: dict[str, Any], words: str) -> None:
+    metric = compute(evidence(**more))["negative_flip_rate"]
+    assert metric.value is None
+    assert words in (metric.reason or "")
+
+
+def test_a_part_that_the_baseline_was_not_run_on_is_missed() -> None:
+    given = evidence().baseline
+    assert given is not None
+    for update in ({"long_tail": ()}, {"judged": {}}, {"correct": ()}):
+        metric = compute(evidence(baseline=given.model_copy(update={**update, "reason": "there was no time"})))["negative_flip_rate"]
+        assert (metric.value, metric.reason) == (None, "there was no time")
 
 
 def test_it_is_sliced_by_class_family_and_kind() -> None:
