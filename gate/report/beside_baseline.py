@@ -131,7 +131,7 @@ def _to(pairs: Iterable[Paired]) -> float:
 def _row(metric: str, name: str, unit: str, paired: Paired, to: float) -> dict[str, Any]:
     side = _side(metric, paired)
     new = ""
-    if paired.new is not None:
+    if paired.new is not None and paired.new != paired.candidate:
         new = f"{amount(paired.new, unit)} without what the baseline fails on too"
     return {
         "name": name,
@@ -141,10 +141,10 @@ def _row(metric: str, name: str, unit: str, paired: Paired, to: float) -> dict[s
         "interval": difference_interval(paired.lower, paired.upper, unit, paired.confidence),
         "relative": _relative(paired, unit),
         "plot": rise(paired.rise, paired.lower, paired.upper, unit, higher_is_worse=CATALOGUE[metric].higher_is_worse, to=to),
-        "n": count(paired.n),
+        "n": count(paired.n) if paired.n else "–",
         "new": new,
         "badge": _BADGE[side],
-        "side": _SIDE[side],
+        "side": _SIDE[side] if paired.lower is not None else "no interval",
     }
 
 
