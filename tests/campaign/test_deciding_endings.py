@@ -1,0 +1,66 @@
+"""A campaign is asked between its steps whether it should end, and which defects end it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from known_model import Scene
+
+from gate.result import Defect
+from gate.triage.aborting import aborting
+
+
+def ended(after: int, reason: str) -> Scene:
+    made = Scene(executions=400)
+    made.campaign.ending = lambda: reason if made.campaign.outcome.executions >= after else None
+    made.run()
+    return made
+
+
+@pytest.mark.parametrize("reason", ["decided", "abort"])
+def test_a_campaign_that_is_told_to_end_takes_what_is_in_flight_and_stops(reason: str) -> None:
+    made = ended(120, reason)
+    outcome = made.campaign.outcome
+    assert outcome.stop_reason == reason
+    assert 120 <= outcome.executions <= 120 + 2 * made.campaign.step_size
+    ran = sum(len(arrays.get("x", ())) for name, _, arrays in made.worker.calls if name == "run")
+    kept = sum(len(arrays["earns"]) for name, _, arrays in made.worker.calls if name == "run_kept")
+    assert ran + kept == outcome.executions  # no step was run for nothing
+    assert outcome.states[-1].reason == reason
+
+
+def test_it_ends_as_the_beginning_of_the_campaign_that_goes_on() -> None:
+    short, long = ended(120, "decided"), Scene(executions=400)
+    long.run()
+    assert short.judging.rows == long.judging.rows[: len(short.judging.rows)]
+    assert len(short.judging.rows) < len(long.judging.rows)
+
+
+def test_told_before_anything_ran_it_runs_nothing() -> None:
+    made = ended(0, "abort")
+    assert made.campaign.outcome.executions == 0
+    assert made.campaign.outcome.stop_reason == "abort"
+
+
+def defect(number: int, oracle: str, **more: Any) -> Defect:
+    given: dict[str, Any] = {
+        "label": None,
+        "predicted": None,
+        "confidence_before": None,
+        "confidence_after": None,
+        "operator": "blank",
+        "family": "probe",
+    }
+    given |= {"families": ("probe",), "natural": False, "severity": 0.0, "recipe": (), "root_cause": "rc-0", "arm": "probes"}
+    return Defect(id=f"d-{number}", seed_id="probe:blank", oracle=oracle, **{**given, **more})
+
+
+def test_only_defects_of_the_kinds_that_are_named_end_a_campaign() -> None:
+    defects = [defect(0, "changed_prediction"), defect(1, "non_finite"), defect(2, "crash")]
+    assert aborting((), defects) is None
+    assert aborting(("crashes",), defects) is defects[2]
+    assert aborting(("nonfinite_outputs",), defects) is defects[1]
+    assert aborting(("crashes", "nonfinite_outputs"), defects) is defects[1]
+    assert aborting(("crashes",), defects[:2]) is None
+    assert aborting(("nonfinite_outputs",), [defect(3, "crash", also=("non_finite",))]) is not None
