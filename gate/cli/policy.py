@@ -61,6 +61,7 @@ def show(name: str, form: str, today: datetime.datetime | None) -> None:
     """Prints a shipped policy or a file."""
     from gate.policy import describe, load_policy
     from gate.policy.merged import as_json, as_yaml
+    from gate.report.text import visible
 
     loaded, day = load_policy(name), _day(today)
     match form:
@@ -69,7 +70,7 @@ def show(name: str, form: str, today: datetime.datetime | None) -> None:
         case "json":
             text = as_json(loaded, today=day)
         case _:
-            text = describe(loaded, today=day)
+            text = "".join(f"{visible(line, _LONGEST_LINE, isolate=False)}\n" for line in describe(loaded, today=day).splitlines())
     click.echo(text, nl=False)
 
 

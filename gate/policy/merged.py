@@ -31,7 +31,8 @@ def as_data(policy: Policy) -> dict[str, Any]:
 
 def as_yaml(loaded: LoadedPolicy) -> str:
     """One file that needs no other, ending in a newline."""
-    head = f"# {loaded.info.source} as it is in force after extends: {loaded.info.digest}\n"
+    source = "".join(letter if letter.isprintable() else "?" for letter in loaded.info.source)  # in a comment, which ends with its line
+    head = f"# {source} as it is in force after extends: {loaded.info.digest}\n"
     return head + dump(as_data(loaded.policy))
 
 

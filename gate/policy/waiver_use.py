@@ -78,9 +78,9 @@ def waiver_uses(
 
 
 def _slices(rule: Rule, waiver: Waiver, metrics: Mapping[str, Metric]) -> Sequence[str | None]:
-    """The slices that a waiver may excuse; None stands for a rule without any."""
-    if rule.slice is None:
-        return (None,)
+    """The slices that a waiver may excuse; None stands for the rule as a whole."""
+    if rule.slice is None or (waiver.slice is None and waiver.root_cause is None):
+        return (None,)  # one for every slice and cause excuses whichever is the worst
     if waiver.slice is not None:
         return (waiver.slice,)
     metric = metrics.get(rule.metric)

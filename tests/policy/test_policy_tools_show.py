@@ -104,3 +104,12 @@ def test_a_program_gets_policy_origins_and_the_state_of_waivers(mine: Path) -> N
     assert shown["origins"]["defect-rate"]["known"] == f"{mine}:16"
     assert shown["today"] == "2027-04-01"
     assert [waiver["in_force"] for waiver in shown["waivers"]] == [False, False]
+
+
+def test_what_stands_in_a_policy_can_not_act_on_the_terminal_or_break_the_merged_file(tmp_path: Path) -> None:
+    path = tmp_path / "a\nrules: []\x1b[31m.yaml"
+    path.write_text('version: 1\nname: "\\e[31mred"\nrules: [{id: r, metric: crashes, fail: "> 0"}]\n')
+    assert "\\x1b[31mred" in CliRunner().invoke(command, ["show", str(path)]).output
+    merged = tmp_path / "merged.yaml"
+    merged.write_text(CliRunner().invoke(command, ["show", str(path), "--format", "yaml"]).output)
+    assert load_policy(str(merged)).info.digest == load_policy(str(path)).info.digest
