@@ -80,7 +80,7 @@ def test_the_words_say_what_decides_and_when(mine: Path) -> None:
         "The campaign ends with the first confirmed input on which the model raises an exception.",
         "Failures that the baseline has too count like any others.",
         "Failures that the baseline has too, on the same inputs, do not block",
-        "It may rise by 2 % of the baseline's value",
+        "may rise by 2 % of the baseline's value",
         "Waivers, as of 2026-11-30",
         "in force until 2027-03-31",
         "EXPIRED on 2026-11-29",
