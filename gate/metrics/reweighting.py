@@ -147,7 +147,6 @@ class _Tail:
 
     def __init__(self, times: Floats) -> None:
         self._times = times  # [D] shapes
-        self._near = 0.5  # where the saddle point was last, as a share of the way to the pole
 
     def __call__(self, scales: Floats) -> float:
         """``scales``: [D]."""
@@ -201,7 +200,7 @@ class _Tail:
 
         Any point between 0 and the pole, and any bend, would give the same integral; these need the fewest nodes.
         """
-        low, high, at = 0.0, 1.0, self._near
+        low, high, at = 0.0, 1.0, 0.5
         for _ in range(60):
             shares = scaled / (1 - scaled * at)
             slope = float(self._times @ shares) - 1 / at
@@ -215,7 +214,6 @@ class _Tail:
             at -= slope / curve
             if not low < at < high:
                 at = (low + high) / 2
-        self._near = at
         third = 2 * float(self._times @ shares**3) - 2 / at**3
         width = 1 / math.sqrt(curve)
         return at, width, min(max(third * width / (3 * curve), -_BEND), _BEND)
