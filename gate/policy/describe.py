@@ -102,7 +102,8 @@ def _rule(rule: Rule) -> Iterator[str]:
         short = "slices with fewer are left out" if rule.slice else "with fewer the verdict is inconclusive"
         yield f"Needs at least {rule.min_samples:,} samples; {short}."
     if rule.compare is not None:
-        yield f"It {wording.comparison(rule.compare, spec)}, measured on the same inputs; else {_BREACH[rule.on_breach]}."
+        subject = "It" if rule.fail is not None or rule.warn is not None else f"{rule.metric}{where}"
+        yield f"{subject} {wording.comparison(rule.compare, spec)}, measured on the same inputs; else {_BREACH[rule.on_breach]}."
     if rule.kind == "quality" and rule.fail is not None and rule.known == "count":
         yield "Failures that the baseline has too count like any others."
     yield f"Where it can't be computed, {_MISSING[rule.on_missing]}."

@@ -312,7 +312,7 @@ def test_the_digest_follows_what_decides_and_not_how_it_is_written(tmp_path: Pat
 def test_a_policy_that_does_not_exist_is_refused_with_the_shipped_names(name: str) -> None:
     with pytest.raises(PolicyError) as caught:
         load_policy(name)
-    assert "Shipped: baseline, classic, false-negative-averse, false-positive-averse, smoke, strict." in str(caught.value)
+    assert "Shipped: baseline, classic, false-negative-averse, false-positive-averse, release, smoke, strict." in str(caught.value)
 
 
 def test_a_policy_without_a_budget_leaves_it_to_the_gate(tmp_path: Path) -> None:
