@@ -94,7 +94,9 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
         reasons = (said, *reasons)
         verdict = verdict if verdict is Verdict.ERROR else Verdict.INCONCLUSIVE
     if blank.campaign is not None and blank.campaign.stop_reason in _ENDED:
-        reasons = (*reasons, _ENDED[blank.campaign.stop_reason].format(blank.campaign.executions))
+        canaries = blank.campaign.arms.get("canaries")  # which came after it
+        ran = blank.campaign.executions - (0 if canaries is None else canaries.executions)
+        reasons = (*reasons, _ENDED[blank.campaign.stop_reason].format(ran))
     unconfirmed = 0 if blank.campaign is None else blank.campaign.unconfirmed
     if unconfirmed:
         reasons = (*reasons, f"Findings that there was no time left to confirm, and that count as no defects: {unconfirmed}.")
