@@ -62,7 +62,7 @@ _MEASURES: dict[str, Callable[[Evidence, float], Metric]] = {
 def compute(evidence: Evidence, *, confidence: float = 0.95) -> dict[str, Metric]:
     """Every metric of the catalogue, in its order; one that could not be computed has value None and a reason.
 
-    The same evidence and confidence give the same numbers: the bootstrap's random numbers derive from the campaign seed.
+    The same evidence and confidence give the same numbers: nothing is drawn by lot.
 
     Args:
         evidence: what the campaign left behind.

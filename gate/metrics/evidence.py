@@ -145,7 +145,7 @@ class CanaryEvidence(_Frozen):
 class Evidence(_Frozen):
     """What the metrics need; None and empty mean: not part of this run."""
 
-    seed: int  # campaign seed; the bootstrap derives its random numbers from it
+    seed: int  # campaign seed
     classes: tuple[str, ...]
     clean: CleanEvidence | None = None
     long_tail: LongTailEvidence | None = None
@@ -158,7 +158,7 @@ class Evidence(_Frozen):
     judged_reason: str | None = None  # why ``judged`` is empty, where that is not plain from the campaign
     search_executions: int = 0
     search_device_seconds: float = 0.0
-    searched_seed_ids: tuple[str, ...] = ()  # every seed input the search could start from: the bootstrap resamples these
+    searched_seed_ids: tuple[str, ...] = ()  # every seed input the search could start from
     defects: tuple[SearchDefect, ...] = ()
     root_causes: int = 0
     coverage: dict[str, CoverageEvidence] = Field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Metrics at one confidence, each computed when it is first asked for.
 
-Rules that are decided at another confidence than the report's need one or two metrics there, and every one not asked for is a bootstrap
-saved.
+Rules that are decided at another confidence than the report's need one or two metrics there, and every one not asked for saves an interval
+for each of its slices.
 """
 
 from __future__ import annotations
