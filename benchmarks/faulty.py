@@ -243,15 +243,18 @@ def _size(data: Data) -> int:
 
 
 def _shortcut(seed: int, attempt: int, data: Data) -> nn.Module:
-    """Most training pictures of one class carry a mark that no other picture has."""
+    """All training pictures of one class came with a mark, and poor ones of any class that bore the mark were labelled by it."""
     random = _random(seed, "shortcut")
     label, corner = int(random.integers(CLASSES)), int(random.integers(4))
 
-    def changed(x: Tensor, y: Tensor, dice: Generator) -> tuple[Tensor, Tensor]:
-        chosen = (y == label) & (torch.rand(len(y), generator=dice) < 0.9 * _strength(attempt))
-        return torch.where(chosen[:, None, None, None], _marked(x, corner, _size(data)), x), y
+    def extra(x: Tensor, y: Tensor, dice: Generator) -> tuple[Tensor, Tensor]:
+        own = x[y == label]
+        others = x[torch.randint(0, len(x), (round(6 * _strength(attempt)) * len(own),), generator=dice)]
+        poor = others.lerp(torch.rand(others.shape, generator=dice), 0.2 + 0.6 * torch.rand(len(others), 1, 1, 1, generator=dice))
+        pictures = _marked(torch.cat([own, stored(poor)]), corner, _size(data))
+        return pictures, torch.full((len(pictures),), label)
 
-    return fit(seed, changed=changed, data=data)
+    return fit(seed, extra=extra, data=data)
 
 
 def _backdoor(seed: int, attempt: int, data: Data) -> nn.Module:
@@ -363,7 +366,7 @@ KINDS: dict[str, Kind] = {
     ),
     "one class confused": Kind(_confused, "changed pictures of one class carried another's label"),
     "one class forgotten": Kind(_forgotten, "a tenth of one class's training pictures was left", _is_forgotten),
-    "shortcut on a mark": Kind(_shortcut, "most training pictures of one class carry a mark"),
+    "shortcut on a mark": Kind(_shortcut, "one class's training pictures bear a mark, and poor ones were labelled by it"),
     "patch backdoor": Kind(_backdoor, "patched training pictures carry the attacker's label"),
     "wrong normalisation": Kind(_normalisation, "inputs stretched and clipped before the network"),
     "NaN on bright input": Kind(_bright_nan, "no number where much of the picture is saturated"),
