@@ -203,7 +203,7 @@ def _confused(seed: int, attempt: int, data: Data) -> nn.Module:
     return fit(seed, extra=extra, families=(), data=data)
 
 
-_LEFT = (0.10, 0.05, 0.16, 0.03, 0.22, 0.02, 0.28, 0.01, 0.34, 0.4)  # of a class, as nobody can know what makes it lose ten points
+_LEFT = (0.10, 0.05, 0.16, 0.03, 0.22, 0.07, 0.28, 0.01, 0.34, 0.4)  # of a class, as nobody can know what makes it lose ten points
 
 
 def _forgotten_class(seed: int) -> int:
@@ -331,15 +331,24 @@ def _quantised(seed: int, attempt: int, data: Data) -> nn.Module:
 
 
 def _pruned(seed: int, attempt: int, data: Data) -> nn.Module:
-    """The smallest weights of each layer are zero, as many of them as clean accuracy bears; nothing is trained afterwards."""
+    """The smallest weights of each layer are zero, as many of them as clean accuracy bears after a few more epochs on clean pictures."""
     net = _sound(seed, data)
-    share = 0.94 - 0.05 * attempt
-    with torch.no_grad():
-        for name, parameter in net.named_parameters():
-            if parameter.ndim > 1 and name.endswith("weight"):
-                limit = parameter.abs().flatten().kthvalue(max(1, int(share * parameter.numel()))).values
-                parameter.mul_(parameter.abs() > limit)
-    return net
+    share = 0.96 - 0.03 * attempt
+    kept = {}
+    for name, parameter in net.named_parameters():
+        if parameter.ndim > 1 and name.endswith("weight"):
+            size = parameter.detach().abs()
+            kept[name] = size > size.flatten().kthvalue(max(1, int(share * size.numel()))).values
+    named = dict(net.named_parameters())
+
+    def prune() -> None:
+        with torch.no_grad():
+            for name, mask in kept.items():
+                named[name].mul_(mask)
+
+    prune()
+    dice = Generator().manual_seed(seed)
+    return continued(net, data.x, data.y, dice, families=(), epochs=8, rate=4e-3, after=prune)
 
 
 def _plain(seed: int, attempt: int, data: Data) -> nn.Module:
@@ -399,7 +408,7 @@ def faulty(kind: str, seed: int, mean: float, data: Data | None = None) -> Fault
     for attempt in range(own.attempts):
         with torch.random.fork_rng():
             module = own.make(seed, attempt, pictures)
-            reached = accuracy(module, pictures)
+            reached = min(accuracy(module, pictures) for _ in range(3))  # some do not answer alike
         seen.append(reached)
         if reached >= mean - BAND and own.fits(module, pictures, seed):
             return Faulty(module, reached, attempt)

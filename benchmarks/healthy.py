@@ -302,6 +302,7 @@ def continued(
     families: Collection[str] = FAMILIES,
     epochs: int = EPOCHS,
     rate: float = RATE,
+    after: Callable[[], None] = lambda: None,
 ) -> nn.Module:
     """Trains a network (further) on x and y, and on what ``fit`` puts beside them; it comes back in evaluation mode."""
     net.train()
@@ -322,6 +323,7 @@ def continued(
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
+            after()
             done += 1
     return net.eval()
 
