@@ -225,9 +225,10 @@ class PairedJudge:
 def note_known(work: Work) -> None:
     """Notes in ``work.baseline_evidence`` how many of the defects that are counted one by one the baseline has too. To be called last.
 
-    Where it was not asked about all of one kind, nothing is said of that kind.
+    Where it was not asked about all of one kind, nothing is said of that kind; nor of any, where there were findings left that nobody had
+    time to confirm, for they may be other failures than those that are defects.
     """
-    if work.baseline_evidence is None or work.confirmer is None:
+    if work.baseline_evidence is None or work.confirmer is None or (work.campaign is not None and work.campaign.outcome.unconfirmed):
         return
     said: dict[str, int] = {}
     for oracle, all_of_them, shared in ((Crash, "crash_defects", "known_crashes"), (NonFinite, "nonfinite_defects", "known_nonfinite")):

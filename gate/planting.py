@@ -76,8 +76,6 @@ def plant_canaries(work: Work, worker: Worker, domain: InputDomain, preflight: P
         wanted, reason = 0, "a defect ended the campaign (abort_on), and nothing was searched for after it"
     if wanted and worker.given_up:
         wanted, reason = 0, "the worker that runs the model had been given up by then"
-    if wanted and work.campaign.outcome.stop_reason == "abort":
-        wanted, reason = 0, "the campaign was ended by a defect of a kind that the policy names in abort_on"
     if not wanted:
         work.canaries = CanarySummary(reason=reason)
         return
@@ -192,8 +190,8 @@ class _Planting:
         update: dict[str, Any] = {"executions": found.executions, "found": found.found_after is not None, "found_after": found.found_after}
         if found.found_after is None and work.deadline.stopped:
             update |= {"found": None, "reason": "the run was interrupted"}
-        elif found.found_after is None and found.executions < min(self._each, LEAST_EACH) and found.ended != "executions":
-            update |= {"found": None, "reason": f"the time was up after {found.executions} executions"}
+        elif not found.executions:
+            update |= {"found": None, "reason": "the time was up before it was searched for"}
         self.results.append(blank.model_copy(update=update))
         work.events.emit("canary", name=canary.name, found=update["found"], executions=found.executions, rate=round(canary.rate, 6))
         return True

@@ -53,6 +53,7 @@ _STALLED_STEP = (
 _ABORTED_STEP = (
     "Repair what ended the campaign (abort_on), and run the gate again: what was not settled by then was not looked at any further."
 )
+_ABORTED = "A defect ended the campaign before its budget (abort_on), and what was not looked at any further is no evidence."
 _ENDED = {
     "decided": "The campaign ended after {:,} executions, before its budget, as all that its policy asks for was settled.",
     "abort": "The campaign ended after {:,} executions, at the first confirmed defect of a kind that its policy names in abort_on.",
@@ -64,7 +65,8 @@ _SAID = 200  # characters of a reason that every missing metric repeats
 def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory: bool, today: date | None = None) -> Result:
     """The record with metrics, rules, reasons and verdict filled in from the evidence.
 
-    A campaign that was interrupted is inconclusive whatever its rules say so far, for it did not have the budget that was promised.
+    A campaign that was interrupted is inconclusive whatever its rules say so far, for it did not have the budget that was promised; one
+    that a defect ended (``abort_on``) may fail, and does not pass.
     Waivers are in force or not on ``today``, the UTC date where None.
     """
     evidence = as_asked(evidence, policy, blank.classes)
@@ -93,6 +95,9 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
         said = "The run was interrupted before its budget ended; this result is partial."
         reasons = (said, *reasons)
         verdict = verdict if verdict is Verdict.ERROR else Verdict.INCONCLUSIVE
+    if verdict is Verdict.PASS and blank.campaign is not None and blank.campaign.stop_reason == "abort":
+        reasons = (_ABORTED, *reasons)  # whether or not a rule blocks for the defect that ended it
+        verdict = Verdict.INCONCLUSIVE
     if blank.campaign is not None and blank.campaign.stop_reason in _ENDED:
         canaries = blank.campaign.arms.get("canaries")  # which came after it
         ran = blank.campaign.executions - (0 if canaries is None else canaries.executions)
@@ -240,7 +245,7 @@ def evidence_of(work: Work) -> Evidence:
         flaky_findings=work.confirmer.flaky + outcome.vanished,
         crashes=outcome.crashes,
         preflight_faults=work.preflight_faults,
-        executions=outcome.executions,
+        executions=sum(count.executions for arm, count in outcome.counts.items() if arm != "canaries"),  # those run another model
         baseline=work.baseline_evidence,
         baseline_reason=work.baseline_reason,
         canaries=_canaries(work),

@@ -18,7 +18,7 @@ from gate.metrics.catalogue import CATALOGUE, MetricSpec
 from gate.policy import sentences, wording
 from gate.policy.holm import Allowance, allowed_for, step_down
 from gate.policy.judgement import WORST_FIRST, Judgement, judge
-from gate.policy.looks import Decision, Look, at_limit, beside_baseline, excused
+from gate.policy.looks import Decision, Look, at_limit, beside_baseline, excused, holds_excused
 from gate.policy.more_samples import to_decide, to_reach
 from gate.policy.schema import Policy, Rule, Waiver
 from gate.policy.showing import Case, evidence_for
@@ -363,7 +363,7 @@ def _against_limit(position: int, rule: Rule, spec: MetricSpec, metric: Metric, 
     text = sentences.about_limit(name, metric, look, spec, decision, unsettled)
     found = _Found(Status.FAIL, text, spec.next_step, metric, slice_name, distance=look.distance, adjusted=adjusted)
     without = excused(rule, metric)
-    if without is not None and _enough(rule, without) and without.decide(rule.confidence) == "holds":
+    if without is not None and _enough(rule, without) and holds_excused(rule, without):
         return replace(found, status=Status.WARN, text=f"{text} {sentences.without_known(without, spec)}", known=True, adjusted=None)
     guess = to_decide(rule.metric, spec, decided_on, run.policy, judged=_judged(run), sliced=slice_name is not None)
     return _blocking(rule, spec, found, decision, guess, run)

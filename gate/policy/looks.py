@@ -10,7 +10,7 @@ from gate.policy.schema import Compare, Rule
 from gate.policy.threshold import Threshold
 from gate.result import Metric, Paired
 
-__all__ = ["Decision", "Look", "at_limit", "beside_baseline", "excused"]
+__all__ = ["Decision", "Look", "at_limit", "beside_baseline", "excused", "holds_excused"]
 
 Decision = Literal["breached", "holds", "undecided", "no interval"]
 
@@ -59,6 +59,18 @@ def excused(rule: Rule, metric: Metric) -> Look | None:
     if rule.known == "count" or rule.fail is None or paired is None or paired.new is None:
         return None
     return Look(rule.fail, paired.new, paired.new_lower, paired.new_upper, paired.confidence, paired.n)
+
+
+def holds_excused(rule: Rule, look: Look) -> bool:
+    """Whether the limit would be kept without the known failures.
+
+    The inputs that both models were run on may be few, where time was short. So an excuse has to hold on the whole interval wherever there is
+    one, also for a rule that goes by the point value.
+    """
+    level = rule.confidence
+    if level is None and look.lower is not None:
+        level = look.confidence
+    return look.decide(level) == "holds"
 
 
 def beside_baseline(compare: Compare, paired: Paired) -> Look | None:

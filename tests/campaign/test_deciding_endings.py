@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from known_model import Scene
 
-from gate.result import Defect
+from gate.metrics.evidence import Evidence, JudgedSeed
+from gate.policy.load import LoadedPolicy
+from gate.policy.schema import Judging, Policy, Rule
+from gate.policy.threshold import Threshold
+from gate.record import judged
+from gate.result import CampaignSummary, Defect, ModelInfo, PolicyInfo, Result, Verdict
 from gate.triage.aborting import aborting
 
 
@@ -64,3 +69,28 @@ def test_only_defects_of_the_kinds_that_are_named_end_a_campaign() -> None:
     assert aborting(("crashes", "nonfinite_outputs"), defects) is defects[1]
     assert aborting(("crashes",), defects[:2]) is None
     assert aborting(("nonfinite_outputs",), [defect(3, "crash", also=("non_finite",))]) is not None
+
+
+@pytest.mark.parametrize(("stop", "verdict"), [("abort", "inconclusive"), ("decided", "pass"), ("executions", "pass")])
+def test_what_a_defect_ended_does_not_pass_even_where_no_rule_blocks_for_that_defect(stop: str, verdict: str) -> None:
+    rule = Rule(id="rate", metric="defect_rate", fail=Threshold(">", 0.2, "> 0.2"))  # type: ignore[call-arg]
+    policy = Policy(version=1, name="p", rules=(rule,), abort_on=("crashes",), judging=Judging(mutants_per_seed=1))
+    campaign = CampaignSummary.model_construct(executions=100, stop_reason=stop, arms={}, unconfirmed=0)
+    blank = Result(verdict=Verdict.INCONCLUSIVE, exit_code=4, reasons=(), candidate=ModelInfo(uri="m", resolved_uri="m"))
+    row = JudgedSeed(
+        seed_id="s", label=0, operators=("blur",), families=("blur",), severities=(0.5,), valid=(True,), failed=(False,), predicted=(0,)
+    )
+    seen = Evidence(
+        seed=0,
+        classes=("a", "b"),
+        judged=(row,),
+        judging_mutants_per_seed=1,
+        executions=100,
+        domain_digest=policy.domain.digest(),
+        crashes=1,
+    )
+    loaded = LoadedPolicy(policy=policy, info=PolicyInfo(name="p", digest="sha256:0", source="p.yaml"), rule_lines={})
+    found = judged(blank.model_copy(update={"campaign": campaign}), seen, loaded, advisory=False)
+    assert found.rules[0].status == "pass"
+    assert (found.verdict, found.exit_code) == (verdict, 0 if verdict == "pass" else 4)
+    assert ("abort_on" in found.reasons[0]) is (stop == "abort")

@@ -71,6 +71,7 @@ class World:
             baseline_evidence=None,
             baseline_reason=None,
             confirmer=None,
+            campaign=None,
         )
         self.model = BaselineModel(self.work, (0.0, 255.0))
 
@@ -356,3 +357,17 @@ def test_defects_that_are_counted_one_by_one_are_known_only_where_all_of_the_kin
     said = world.work.baseline_evidence
     assert (said.crash_defects, said.known_crashes) == (2, 1)
     assert (said.nonfinite_defects, said.known_nonfinite) == (0, 0)
+
+
+def test_findings_that_nobody_had_time_to_confirm_are_not_known(world: World) -> None:
+    world.judge().update()
+    world.work.confirmer = defects(("crash", True), ("non_finite", True))
+    world.work.campaign = world.scene.campaign
+    world.scene.campaign.outcome.unconfirmed = 2
+    note_known(world.work)
+    said = world.work.baseline_evidence
+    assert (said.crash_defects, said.nonfinite_defects) == (0, 0)
+    world.scene.campaign.outcome.unconfirmed = 0
+    note_known(world.work)
+    said = world.work.baseline_evidence
+    assert (said.crash_defects, said.nonfinite_defects) == (1, 1)

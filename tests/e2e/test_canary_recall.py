@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import gate.planting
+from gate.campaign.canary_search import Searched
 from gate.config import Settings
 from gate.pipeline import run
 from gate.result import Result
@@ -70,6 +71,7 @@ def test_every_fault_has_an_equal_budget_and_all_of_it_is_counted(campaign: Call
     assert found.campaign.executions == sum(arm.executions for arm in found.campaign.arms.values()) <= 800
     assert found.campaign.arms["judging"].executions >= 0.9 * 0.2 * 800  # whose share canaries take nothing from
     assert found.campaign.executions - found.canaries.executions == 400
+    assert found.metrics["executions"].value == 400  # of the candidate itself: canaries are no evidence of how it was looked at
 
 
 def test_recall_is_the_share_found_with_its_exact_interval(campaign: Callable[..., Path]) -> None:
@@ -177,6 +179,18 @@ def test_a_fault_that_can_not_be_planted_is_not_one_that_was_missed(
     assert by_name["neuron"].found is None
     assert "no neurons today" in (by_name["neuron"].reason or "")
     assert [name for name, one in by_name.items() if one.found is not None] == ["faded", "turned"]  # the next takes its place
+
+
+def test_a_search_that_the_clock_cuts_short_has_missed_its_fault(
+    model: Path, seeds: Path, policy: Callable[[float], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those found in so short a time count as found: leaving out the others would leave the easy ones."""
+    ends = iter([Searched(8, 8, 8, 9, "found"), Searched(None, 16, 16, 16, "stopped"), Searched(None, 0, 0, 0, "stopped")])
+    monkeypatch.setattr(gate.planting, "search_for", lambda **_: next(ends))
+    found = run(settings(model, seeds, policy(0.15), tmp_path / "run")).result
+    assert found.canaries is not None
+    assert [one.found for one in found.canaries.canaries] == [True, False, None]
+    assert (found.metrics["canary_recall"].value, found.metrics["canary_recall"].n) == (0.5, 2)
 
 
 def _refuse(*_: Any) -> Any:

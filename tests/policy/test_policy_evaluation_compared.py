@@ -209,6 +209,9 @@ def known(new: float, lower: float | None, upper: float | None, *, least: float 
         (LIMIT[:-1] + ", min_samples: 200}", known(0.02, 0.0, 0.05), Status.FAIL),  # 300 judged, and only 180 of both
         ("{id: r, metric: defect_rate, fail: '> 20%'}", known(0.1, None, None), Status.WARN),
         ("{id: r, metric: defect_rate, fail: '> 20%'}", known(0.21, None, None), Status.FAIL),
+        # An excuse needs evidence, also of a rule that goes by the point value: three inputs that both were run on excuse nothing.
+        ("{id: r, metric: defect_rate, fail: '> 20%'}", known(0.0, 0.0, 0.7), Status.FAIL),
+        ("{id: r, metric: defect_rate, fail: '> 20%'}", known(0.1, 0.06, 0.15), Status.WARN),
     ],
 )
 def test_failures_that_the_baseline_has_too_do_not_block_unless_the_policy_counts_them(
