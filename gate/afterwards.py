@@ -21,7 +21,7 @@ from gate.corpus.export import file_of
 from gate.domains.image import picture
 from gate.domains.image.limits import Domain
 from gate.errors import ConfigError, DataError, EvidenceError, ModelError, OutputError
-from gate.metrics.evidence import Evidence
+from gate.metrics.evidence_file import read_evidence
 from gate.models.outputs import OutputKind
 from gate.oracles import Observation, Switches, panel
 from gate.oracles.flaky import answers as kinds
@@ -95,9 +95,11 @@ def evaluate_again(folder: Path, policy_name: str, *, advisory: bool | None = No
             "The run ended before there was any evidence to judge.", where=str(path), hint="See the run's reasons, then run the gate again."
         )
     try:
-        evidence = Evidence.model_validate_json(path.read_bytes())
+        evidence = read_evidence(path)
     except ValidationError as error:
         raise OutputError("The run's evidence is damaged.", where=str(path), hint="Run the gate again.") from error
+    except (OSError, ValueError) as error:
+        raise OutputError(f"The run's evidence is damaged: {error}.", where=str(path), hint="Run the gate again.") from error
     check_positive(policy, result.classes)
     again = judged(result, evidence, policy, advisory=result.advisory if advisory is None else advisory, today=today)
     if result.policy is None or result.policy.digest == policy.info.digest:

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from gate.config import Settings
 from gate.errors import EvidenceError, GateError, OutputError, UsageError
 from gate.metrics.compute import measure
 from gate.metrics.evidence import Evidence
+from gate.metrics.evidence_file import read_evidence
 from gate.metrics.intervals import exact_share
 from gate.metrics.next_value import models_needed, share_below_highest
 from gate.pipeline import run
@@ -170,8 +169,8 @@ def _read(folder: Path) -> GoodRun:
     result = Result.load(folder)
     path = folder / "campaign" / "evidence.json"
     try:
-        evidence = Evidence.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
+        evidence = read_evidence(path)
+    except (OSError, ValueError) as error:
         raise OutputError("The run has no evidence that can be read.", where=str(path), hint="Run the gate on the model again.") from error
     if result.partial:
         raise OutputError("The run was interrupted, so it says too little.", where=str(folder), hint="Run the gate on the model again.")
