@@ -64,8 +64,8 @@ def excused(rule: Rule, metric: Metric) -> Look | None:
 def holds_excused(rule: Rule, look: Look) -> bool:
     """Whether the limit would be kept without the known failures.
 
-    The inputs that both models were run on may be few, where time was short. So an excuse has to hold on the whole interval wherever there is
-    one, also for a rule that goes by the point value.
+    The inputs that both models were run on may be few, where time was short. So an excuse has to hold on the whole interval wherever
+    there is one, also for a rule that goes by the point value.
     """
     level = rule.confidence
     if level is None and look.lower is not None:
