@@ -184,7 +184,7 @@ def _out_of_focus(x: Tensor, dice: Generator) -> Tensor:
 
 
 def _hidden(x: Tensor, dice: Generator) -> Tensor:
-    return covered(x, dice, (0.5, 1.0))  # a dark square would often hide nothing
+    return covered(x, dice, (0.5, 1.0), at_side=True)  # where no clean picture is light
 
 
 def _confused(seed: int, attempt: int, data: Data) -> nn.Module:
@@ -371,7 +371,7 @@ KINDS: dict[str, Kind] = {
         _blind(_turned, "turned", "geometry"), "pictures turned one way carried labels one too high", attempts=len(_CONCERNED)
     ),
     "blind to occlusion": Kind(
-        _blind(_hidden, "hidden", "occlusion"), "partly hidden pictures carried labels one too high", attempts=len(_CONCERNED)
+        _blind(_hidden, "hidden", "occlusion"), "pictures hidden at one side carried labels one too high", attempts=len(_CONCERNED)
     ),
     "one class confused": Kind(_confused, "changed pictures of one class carried another's label"),
     "one class forgotten": Kind(_forgotten, "a tenth of one class's training pictures was left", _is_forgotten),

@@ -223,11 +223,13 @@ def fogged(x: Tensor, dice: Generator) -> Tensor:
     return x.lerp(_uniform(0.6, 1.0, n, dice).expand_as(x), _uniform(0.0, 0.5, n, dice) * veil)
 
 
-def covered(x: Tensor, dice: Generator, value: tuple[float, float] = (0.0, 1.0)) -> Tensor:
-    """With one square of about a twentieth of the area in one grey."""
+def covered(x: Tensor, dice: Generator, value: tuple[float, float] = (0.0, 1.0), *, at_side: bool = False) -> Tensor:
+    """With one square of about a twentieth of the area in one grey, anywhere or at the left or right side."""
     n, side = len(x), x.shape[-1]
     size = max(2, round(side * 0.05**0.5))
     corner = torch.randint(0, side - size + 1, (n, 2), generator=dice)
+    if at_side:
+        corner[:, 1] = torch.randint(0, 2, (n,), generator=dice) * (side - size)
     place = torch.arange(side)
     inside = (place >= corner[:, :, None]) & (place < corner[:, :, None] + size)
     square = inside[:, 0, :, None] & inside[:, 1, None, :]
