@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from gate.baseline import START_SECONDS, Baseline, BaselineModel, why_left_out
+from gate.baseline_reading import need_a_reader
 from gate.campaign.answered import answered
 from gate.campaign.batch import Outcome
 from gate.campaign.budget import BudgetSpent
@@ -118,7 +119,9 @@ class PairedJudge:
     def _ask(self) -> None:
         self._check_time()
         if self._answers is None:
-            self._answers = self._read(self._clean)
+            answers = self._read(self._clean)
+            need_a_reader(int((answers == self._clean.y).sum()), len(self._clean), len(self._work.classes))
+            self._answers = answers
         if self._tail is not None and self._tail_answers is None:
             self._tail_answers = self._read(self._tail)
         if self._work.judging is not None:

@@ -14,6 +14,7 @@ from known_model import CLASSES, NumpyWorker, Scene, fails_in_the_dark, images, 
 
 from gate import baseline
 from gate.baseline import Baseline, BaselineModel
+from gate.baseline_reading import need_a_reader
 from gate.campaign.budget import Budget, BudgetSpent
 from gate.campaign.deadline import Interrupted
 from gate.campaign.judging import JudgingArm
@@ -64,6 +65,7 @@ class World:
             settings=Settings.model_validate({"seed": 0, "batch_size": 64}),
             seeds=seeds,
             judging=self.scene.judging,
+            classes=CLASSES,
             budget=Budget(BudgetSettings()),
             deadline=SimpleNamespace(begin=lambda _: None),
             seconds_per_sample=0.001,
@@ -205,6 +207,33 @@ def test_a_baseline_that_cannot_be_used_leaves_the_comparison_out_with_a_reason(
     assert "\n" not in world.work.baseline_reason
     assert words in world.work.against_baseline.paired_reason
     assert judge.expected_seconds == 0, "nothing is kept back for it any more"
+
+
+@pytest.mark.parametrize(
+    "model",
+    [lambda x: np.roll(reads_stripes(x), 1, axis=1), lambda x: np.tile(np.float32([5, 0, 0, 0]), (len(x), 1))],
+    ids=["other class order", "one answer to everything"],
+)
+def test_a_baseline_that_only_guesses_is_compared_with_nothing(
+    monkeypatch: pytest.MonkeyPatch, model: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    world = World(monkeypatch, model)
+    judge = world.judge()
+    judge.update()
+    assert world.work.baseline_evidence is None, "else what it gets wrong would excuse the candidate"
+    assert "no more than guessing" in world.work.baseline_reason
+    assert judge.expected_seconds == 0
+
+
+@pytest.mark.parametrize(("right", "samples", "classes"), [(450, 1000, 10), (20, 1000, 1000), (17, 40, 4), (1, 2, 10), (0, 0, 10)])
+def test_a_poor_baseline_that_surely_reads_something_is_compared_with(right: int, samples: int, classes: int) -> None:
+    need_a_reader(right, samples, classes)
+
+
+@pytest.mark.parametrize(("right", "samples", "classes"), [(0, 1000, 10), (110, 1000, 10), (12, 40, 4), (470, 1000, 2), (3, 1000, 1000)])
+def test_a_baseline_that_may_be_guessing_is_not(right: int, samples: int, classes: int) -> None:
+    with pytest.raises(ConfigError, match="no more than guessing"):
+        need_a_reader(right, samples, classes)
 
 
 def test_a_baseline_that_raises_on_every_mutant_keeps_what_it_answered_before(world: World) -> None:
