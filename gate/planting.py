@@ -110,8 +110,10 @@ def _plan(work: Work, seconds: float) -> tuple[int, int, str | None]:
     if not share:
         return 0, 0, "the policy gives canaries no share (arms.canaries)"
     assert work.campaign is not None
-    limited, search = work.budget.settings.executions is not None, work.campaign.outcome.counts["search"]
-    room = work.budget.kept_executions if limited else int(seconds * search.executions / max(search.seconds, 1e-9))
+    limited, counts = work.budget.settings.executions is not None, work.campaign.outcome.counts
+    # A campaign that was decided early may have ended before its search had a turn; a clock ends what takes longer than this allows.
+    pace = counts["search"] if counts["search"].executions else counts["judging"]
+    room = work.budget.kept_executions if limited else int(seconds * pace.executions / max(pace.seconds, 1e-9))
     count = min(len(KINDS), room // LEAST_EACH)
     what = f"{room:,} executions" if limited else f"about {room:,} executions in the time"
     if count == 0:
