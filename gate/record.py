@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
+from gate.campaign.arms import ARMS
 from gate.campaign.choice_summary import boundary_of, objectives_of, strategies_used, weights_over_time
 from gate.campaign.gain_curve import compare, is_false_coverage
 from gate.campaign.loop import CampaignOutcome, ClassCount
@@ -245,7 +246,7 @@ def evidence_of(work: Work) -> Evidence:
         flaky_findings=work.confirmer.flaky + outcome.vanished,
         crashes=outcome.crashes,
         preflight_faults=work.preflight_faults,
-        executions=sum(count.executions for arm, count in outcome.counts.items() if arm != "canaries"),  # those run another model
+        executions=sum(outcome.counts[arm].executions for arm in ARMS),
         baseline=work.baseline_evidence,
         baseline_reason=work.baseline_reason,
         canaries=_canaries(work),

@@ -69,11 +69,15 @@ def preflight_faults(evidence: Evidence, confidence: float) -> Metric:
 
 
 def executions(evidence: Evidence, confidence: float) -> Metric:
-    """Inputs run through the model, over all arms: mutants, probes and inputs with a mark."""
+    """Mutants run through the model: of the search, the judging arm and the control arms.
+
+    Neither probes nor inputs with a mark, of which a budget in time may bring thousands before the first mutant; nor what was run while a
+    canary was in the model.
+    """
     return measured("executions", float(evidence.executions), n=evidence.executions)
 
 
 def _count(name: str, count: int, evidence: Evidence) -> Metric:
-    if evidence.executions <= 0:
+    if evidence.executions <= 0 and not count:
         return missing(name, "no mutant was run", n=0, evidence=evidence)
     return measured(name, float(count), n=evidence.executions)

@@ -177,7 +177,7 @@ class Evidence(_Frozen):
     flaky_findings: int = 0
     preflight_faults: int | None = None
     crashes: int = 0  # valid mutants and probes on which the model raised an exception
-    executions: int = 0
+    executions: int = 0  # mutants of the search, the judging arm and the control arms
     baseline: BaselineEvidence | None = None
     baseline_reason: str | None = None  # why there is none
     canaries: tuple[CanaryEvidence, ...] = ()

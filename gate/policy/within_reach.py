@@ -30,7 +30,7 @@ def values(metric: str, policy: Policy) -> tuple[float, float]:
         return 0.0, 1.0
     budget = policy.budget.executions if policy.budget is not None else None
     if spec.unit == COUNT and metric == "executions" and budget is not None:
-        return 0.0, float(budget)
+        return 0.0, float(budget - math.floor(policy.arms.canaries * budget + 1e-6))  # what is kept for canaries is not the candidate's
     return 0.0, math.inf
 
 

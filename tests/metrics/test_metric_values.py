@@ -324,6 +324,12 @@ def test_counts_are_missing_where_nothing_ran_and_zero_where_something_did() -> 
     assert (busy["executions"].value, busy["preflight_faults"].value) == (5.0, 3.0)
 
 
+def test_a_probe_that_breaks_the_model_before_the_first_mutant_counts() -> None:
+    early = compute(evidence(crashes=1, nonfinite_outputs=2))
+    assert (early["crashes"].value, early["nonfinite_outputs"].value) == (1.0, 2.0)
+    assert early["executions"].value == 0.0
+
+
 def test_the_same_evidence_gives_the_same_bytes_and_no_interval_is_drawn_by_lot() -> None:
     seeds = tuple(judged(f"s{i}", i % 2, [("blur", 0.5, True, i % 3 == 0), ("noise", 0.5, True, i % 4 == 0)]) for i in range(60))
     given = evidence(judged=seeds, judging_mutants_per_seed=2)

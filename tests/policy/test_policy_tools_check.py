@@ -73,6 +73,9 @@ def test_more_executions_than_the_own_budget_has_can_never_be_reached(tmp_path: 
     rule = '{id: r, metric: executions, fail: "< 5000"}'
     assert found(tmp_path, f"{rule}\n{FINE}", "budget: {executions: 5000}\n") == []
     assert found(tmp_path, f"{rule}\n{FINE}", "budget: {executions: 4999}\n") == [("error", "r")]
+    canaries = "budget: {executions: 5560}\narms: {canaries: 0.1}\n"  # what is kept for canaries is run through another model
+    assert found(tmp_path, f"{rule}\n{FINE}", canaries) == []
+    assert found(tmp_path, f"{rule}\n{FINE}", canaries.replace("5560", "5550")) == [("error", "r")]
 
 
 def test_more_samples_than_the_judging_arm_can_give_are_never_there(tmp_path: Path) -> None:
