@@ -319,3 +319,20 @@ def test_the_share_of_canaries_pays_for_every_kind() -> None:
         assert policy.budget is not None
         assert policy.budget.executions is not None
         assert policy.arms.canaries * policy.budget.executions / len(KINDS) >= LEAST_EACH
+
+
+@pytest.mark.parametrize("name", ["strict", "false-negative-averse"])
+def test_a_class_that_is_forgotten_fails_although_no_seed_input_of_it_is_left_to_judge(name: str) -> None:
+    seen = campaign(name)
+    right = tuple(i % 10 != 7 for i in range(500))
+    forgotten = seen.model_copy(
+        update={
+            "clean": CleanEvidence(labels=tuple(i % 10 for i in range(500)), correct=right),
+            "judged": tuple(seed for seed in seen.judged if seed.label != 7),
+        }
+    )
+    result = judge(name, forgotten)
+    (rule,) = [rule for rule in result.rules if rule.id == "worst-class-accuracy"]
+    assert (rule.status, rule.slice) == (Status.FAIL, "7")
+    assert result.verdict is Verdict.FAIL
+    assert next(rule.status for rule in result.rules if rule.id == "clean-accuracy") in (Status.PASS, Status.WARN)
