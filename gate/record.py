@@ -379,6 +379,7 @@ def _campaign_summary(work: Work) -> CampaignSummary | None:
         device=str(work.fingerprint.get("device", "unknown")),
         device_hours=counts["search"].seconds / 3600.0,
         stop_reason=outcome.stop_reason,
+        budget_executions=work.budget.settings.executions,
         judge_half=work.settings.data.judge_half,
         stalled_for=outcome.stalled_for,
         states=tuple(CampaignState(state=one.state.value, executions=one.executions, reason=one.reason) for one in outcome.states),

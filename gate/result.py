@@ -240,6 +240,7 @@ class CampaignSummary(_Frozen):
     device: str
     device_hours: float  # time for which the device was held by the search arm, in hours
     stop_reason: str  # executions | wall | device | saturated | decided | abort | interrupted | error
+    budget_executions: int | None = None  # that the run was given, of which the arms have their shares; None: time alone limits it
     stalled_for: int = 0  # search executions since one covered something new
     states: tuple[CampaignState, ...] = ()  # in the order in which they came
     unconfirmed: int = 0  # findings that there was no time left to confirm

@@ -63,8 +63,10 @@ def about_change(
 ) -> str:
     """A metric beside the baseline's on the same inputs."""
     change = wording.change_of(look.value, look.lower, look.upper, look.confidence, spec, relative=compare.relative)
-    both = f"{wording.number(paired.baseline, spec)} and {wording.number(paired.candidate, spec, apart_from=paired.baseline)}"
-    start = f"On the {paired.n:,} inputs that both models were run on, {name} is {both} of the baseline and the candidate: {change}"
+    was, now = wording.number(paired.baseline, spec), wording.number(paired.candidate, spec, apart_from=paired.baseline)
+    start = (
+        f"On the {paired.n:,} inputs that both models were run on, {name} is {was} for the baseline and {now} for the candidate: {change}"
+    )
     allowed = f"the {wording.allowed_change(compare, spec)} that is allowed"
     gap = wording.gap(look.distance, spec, relative=compare.relative)
     if unsettled is not None:

@@ -23,7 +23,8 @@ _OF_ORACLE = {
     "backend_disagreements": ("batch_dependence", "numeric_path"),
     "universal_mark_rate": ("universal_mark",),
 }
-_JUDGED = ("defect_rate", "mutant_failure_rate", "confident_error_rate", "missed_positive_rate", "robust_margin_p05", "negative_flip_rate")
+_RATES = ("defect_rate", "mutant_failure_rate", "confident_error_rate", "missed_positive_rate", "negative_flip_rate")
+_JUDGED = (*_RATES, "robust_margin_p05")
 _SEARCHED = ("defect_density", "defects_per_1k_executions")
 
 
@@ -51,9 +52,18 @@ def evidence_for(rule: Rule, case: Case, *, slice_name: str | None, metric: Metr
     if rule.metric == "root_causes":
         largest = sorted(case.causes, key=lambda cause: (-cause.size, cause.id))
         return tuple(cause.example for cause in largest[:SHOWN]), len(largest)
+    if rule.metric in _RATES and _value(rule, slice_name, metric) == 0:
+        return (), 0  # what only the search found is no example of a rate that is 0
     shown = [defect for defect in _candidates(rule, case, metric) if _in_slice(rule, defect, slice_name, case)]
     shown.sort(key=_telling(rule))
     return tuple(defect.id for defect in shown[:SHOWN]), len(shown)
+
+
+def _value(rule: Rule, slice_name: str | None, metric: Metric | None) -> float | None:
+    if metric is None or rule.slice is None or slice_name is None:
+        return None if metric is None else metric.value
+    part = metric.slices.get(rule.slice.by, {}).get(slice_name)
+    return None if part is None else part.value
 
 
 def _candidates(rule: Rule, case: Case, metric: Metric | None) -> list[Defect]:

@@ -16,7 +16,7 @@ _DATA = (("seeds", "--seeds"), ("long_tail", "--long-tail"), ("profile", "--prof
 
 
 def command(result: Result, separator: str = " ") -> str:
-    """``gate run …`` with the pinned model, the data, the policy, the seed and the executions that were done.
+    """``gate run …`` with the pinned model, the data, the policy, the seed and the executions that were given, else those that were done.
 
     Settings that the record does not hold (input, output, coverage) come from the same settings file, as ``LEAD`` says. The budget is
     given in executions, because only such a budget makes two runs alike. The output goes to a new folder, since the run's own is taken.
@@ -33,8 +33,9 @@ def command(result: Result, separator: str = " ") -> str:
         options.append(("--policy", result.policy.source))
     if result.campaign is not None:
         options.append(("--seed", str(result.campaign.seed)))
-        if result.campaign.executions > 0:
-            options.append(("--executions", str(result.campaign.executions)))
+        budget = result.campaign.budget_executions or result.campaign.executions  # the arms have their shares of what was given
+        if budget > 0:
+            options.append(("--executions", str(budget)))
         if result.campaign.judge_half != "all":
             options.append(("--judge-half", result.campaign.judge_half))
         if re.fullmatch(r"cpu|cuda(:\d+)?", result.campaign.device):

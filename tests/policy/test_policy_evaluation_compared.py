@@ -73,7 +73,7 @@ def test_the_change_against_the_baseline_decides(tmp_path: Path, rule: str, pair
 def test_the_sentence_has_both_values_the_change_its_interval_and_the_distance(tmp_path: Path) -> None:
     _, outcome = judged(tmp_path, SURE, {"defect_rate": metric("defect_rate", 0.15, beside(0.152, 0.1, 0.031, 0.073))})
     assert outcome.explanation == (
-        "On the 180 inputs that both models were run on, defect_rate is 10.0 % and 15.2 % of the baseline and the candidate: "
+        "On the 180 inputs that both models were run on, defect_rate is 10.0 % for the baseline and 15.2 % for the candidate: "
         "+5.2 points (95 % interval +3.1 to +7.3), beyond the rise of 2 points that is allowed by 3.2 points."
     )
     assert outcome.distance == pytest.approx(-0.032)
@@ -132,7 +132,7 @@ def test_the_worse_of_limit_and_comparison_speaks_and_the_sentence_names_both(
     assert outcome.status is status
     assert outcome.explanation.startswith(first)
     assert "On the 180 inputs" in outcome.explanation
-    assert "defect_rate is " in outcome.explanation.split("of the baseline and the candidate")[-1 if first.startswith("On") else 0]
+    assert "defect_rate is " in outcome.explanation.split("for the candidate")[-1 if first.startswith("On") else 0]
 
 
 def test_a_comparison_left_out_does_not_hide_the_limit(tmp_path: Path) -> None:

@@ -90,6 +90,13 @@ def test_each_rule_names_the_defects_that_show_it(tmp_path: Path, rule: str, sho
     assert outcome.evidence_count == len(shown)
 
 
+@pytest.mark.parametrize("slices", ["", ", slice: {by: class}"])
+def test_a_rate_of_0_is_shown_by_no_defect_that_the_search_alone_found(tmp_path: Path, slices: str) -> None:
+    none = metric("defect_rate", 0.0 if not slices else 0.1, slices={"class": {"cat": metric("defect_rate", 0.0)}})
+    outcome = judged(tmp_path, RATE[:-1] + slices + "}", none, defects=[defect("a", arm="search")])
+    assert (outcome.value, outcome.evidence, outcome.evidence_count) == (0.0, (), 0)
+
+
 def test_at_most_five_are_named_and_all_are_counted(tmp_path: Path) -> None:
     many = [defect(f"{index:02}", severity=index / 100) for index in range(20)]
     outcome = judged(tmp_path, RATE, metric("defect_rate", 0.4), defects=many)
