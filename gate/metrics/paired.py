@@ -265,7 +265,8 @@ def _count(metric: Metric, defects: int, known: int, both: int, samples: int) ->
     hunted = metric.value - samples
     if hunted and not defects:
         return _without(metric, "the baseline was not asked about each of them")
-    new = samples - both + (0.0 if defects and known == defects else max(0.0, hunted - known))
+    # Several defects may come of one input (it is simplified, and tried in other ways): a new one is new however few inputs there are.
+    new = samples - both + (0.0 if known == defects else max(hunted - known, min(hunted, defects - known)))
     paired = Paired(
         candidate=metric.value,
         baseline=metric.value - new,

@@ -254,6 +254,7 @@ def test_accuracies_are_measured_before_anything_is_decided_so_that_deciding_ear
     [
         ({"crashes": 7, "baseline": {"crash_defects": 2, "known_crashes": 2}}, "crashes", 7, 0),
         ({"crashes": 7, "baseline": {"crash_defects": 2, "known_crashes": 1}}, "crashes", 7, 6),
+        ({"crashes": 1, "baseline": {"crash_defects": 2, "known_crashes": 1}}, "crashes", 1, 1),
         ({"crashes": 0, "baseline": {}}, "crashes", 0, 0),
         ({"nonfinite_outputs": 3, "baseline": {"nonfinite_defects": 3, "known_nonfinite": 0}}, "nonfinite_outputs", 3, 3),
     ],
