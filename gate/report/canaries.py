@@ -13,6 +13,7 @@ from gate.result import CanaryResult, Result
 __all__ = ["canaries_page", "canary_counts", "canary_lines", "silence_in_words"]
 
 _MOST = 60
+_FEW = 6  # all of fewer found: the exact 95 % interval of the share found still begins below a half
 _WORDS = {True: ("pass", "found"), False: ("fail", "missed"), None: ("note", "not tried")}
 
 
@@ -32,6 +33,8 @@ def silence_in_words(result: Result) -> str | None:
         return f"The search found none of {count(tried)} faults planted on purpose, so its silence says nothing about the model."
     if found == tried:
         said = "the only fault" if tried == 1 else f"all {count(tried)} faults"
+        if tried < _FEW:
+            return f"The search found {said} planted on purpose. So few say little: a larger budget plants more kinds."
         return f"The search found {said} planted on purpose: where it found nothing, faults as plain as these are unlikely to be there."
     missed = tried - found
     return (

@@ -143,5 +143,5 @@ def early_in_words(result: Result) -> str | None:
         return f"Decided early: after {count(early.executions)}{of} executions and {looked}{spared}. {why}"
     names = [visible(name, NAME) for name in early.open_rules[:_MOST_NAMES]]
     more = f" and {count(len(early.open_rules) - len(names))} more" if len(early.open_rules) > len(names) else ""
-    still = f" Still open at the last: {', '.join(names)}{more}." if names else ""
-    return f"Not decided early: {looked} at what was known after {count(early.executions)} executions.{still} {why}"
+    asked = f"{looked} in {count(early.executions)} executions"
+    return f"Not decided early: {asked}; still open: {', '.join(names)}{more}." if names else f"Not decided early: {asked}. {why}"

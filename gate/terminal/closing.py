@@ -29,6 +29,7 @@ __all__ = ["WIDTH", "Line", "closing_lines", "deciding_rule"]
 WIDTH = 100
 _LABEL = 12
 _OPTION = re.compile(r"--[a-z][a-z-]*(?: [0-9][^\s,;)]*)?")
+_SAMPLES = re.compile(r"About [\d,]+ .*? would decide it|[\d,]+ seed inputs are needed, [\d,]+ were judged")
 _STOPPED_BY = {"wall": "--budget", "device": "--device-budget", "executions": "--executions"}
 _WITHOUT_DEFECTS = ("clean_accuracy", "long_tail_accuracy", "negative_flip_rate", "preflight_faults", "regression_rate")
 _SET_OF = {  # the option that brings more of what a metric is measured on, where executions bring none
@@ -182,6 +183,9 @@ def _missing(result: Result) -> str:
     rule = deciding_rule(result)
     if rule is None:
         return f"what is missing: {visible(headline(result), isolate=False)}"
+    wanted = _evidence_wanted(rule.next_step)
+    if wanted is not None:
+        return f"missing: {visible(wanted, isolate=False)}"
     limit = limit_of(rule)
     metric = result.metrics.get(rule.metric)
     ends = (rule.lower, rule.upper)
@@ -190,6 +194,12 @@ def _missing(result: Result) -> str:
         if limit.decide(ends[0], ends[1]) == "undecided":
             return f"missing: more observations{n}, because the limit lies inside the interval"
     return f"missing: {visible(rule.explanation, isolate=False)}"
+
+
+def _evidence_wanted(step: str) -> str | None:
+    """How many samples a next step asks for, e.g. ``about 420 seed inputs (292 so far) would decide it``; None where it tells no number."""
+    told = _SAMPLES.match(step)
+    return None if told is None else told.group()[0].lower() + told.group()[1:]
 
 
 def _todo(result: Result, run: Path) -> str:
@@ -225,14 +235,14 @@ def _more(result: Result, rule: RuleResult | None, step: str) -> str:
         return "run the same command again with the same --out: it goes on where it was interrupted"
     wanted = next((found for found in _OPTION.findall(step) if " " in found), None)
     if wanted is not None:
-        return f"run again with {wanted}: {step}"
+        return f"run again with {wanted}{_beside(step)}"
     limit = limit_of(rule) if rule is not None else None
     if rule is not None and rule.metric == "executions" and limit is not None and not limit.upper:
         return f"run again with --executions {limit.limit:.0f} or more"
     if rule is not None and rule.value is None and result.baseline is None and (rule.compare or rule.metric == "negative_flip_rate"):
         return "run again with --baseline, such as models:/NAME@champion"
     if rule is not None and rule.metric in _SET_OF:
-        return f"run again with {'' if rule.value is None else 'more in '}{_SET_OF[rule.metric]}: {step}"
+        return f"run again with {'' if rule.value is None else 'more in '}{_SET_OF[rule.metric]}{_beside(step)}"
     campaign = result.campaign
     option = _STOPPED_BY.get(campaign.stop_reason) if campaign is not None else None
     if option == "--device-budget":  # how much it was, the record does not say
@@ -242,6 +252,13 @@ def _more(result: Result, rule: RuleResult | None, step: str) -> str:
         twice = f"{max(1, 2 * campaign.executions)}" if option == "--executions" else f"{seconds}s"
         return f"run again with {option} {twice} (twice as much): {step}"
     return step or "see the reasons above"
+
+
+def _beside(step: str) -> str:
+    """What there is to say beside the option that was taken out of a next step; the number of samples stands in the line above."""
+    if "where there are seed inputs enough" in step:
+        return ", and with more in --seeds where those do not suffice"
+    return "" if _SAMPLES.match(step) else f": {step}"
 
 
 def _files(run: Path, report: Path | None) -> str:

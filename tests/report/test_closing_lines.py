@@ -102,8 +102,15 @@ def test_an_inconclusive_run_says_what_is_missing_and_the_option_to_add(tmp_path
     result = make_run(tmp_path, Verdict.INCONCLUSIVE, 3)
     _, decided, look, todo, _ = lines_of(result)
     assert "defect-rate 3.1 % (2.7 to 3.6 %)" in decided
-    assert "missing: more observations than 300" in look
-    assert "run again with --executions 64000: " in todo
+    assert look.endswith("missing: about 2,400 seed inputs (300 so far) would decide it")
+    assert todo.endswith("run again with --executions 64000, and with more in --seeds where those do not suffice")
+    step = "100 seed inputs are needed, 22 were judged: about 2,700 executions (--executions 2700), where there are seed inputs enough."
+    few = result.rules[0].model_copy(update={"next_step": step})
+    _, _, look, todo, _ = lines_of(result.model_copy(update={"rules": (few,)}))
+    assert look.endswith("missing: 100 seed inputs are needed, 22 were judged")
+    assert "--executions 2700, " in todo
+    silent = result.rules[0].model_copy(update={"next_step": ""})
+    assert "missing: more observations than 300" in lines_of(result.model_copy(update={"rules": (silent,)}))[2]
 
 
 @pytest.mark.parametrize(
@@ -124,8 +131,12 @@ def test_a_missing_set_or_baseline_is_asked_for_by_its_option(tmp_path: Path) ->
     missing = result.rules[0].model_copy(update={"value": None, "lower": None, "upper": None, "next_step": "Give one."})
     long_tail = missing.model_copy(update={"metric": "long_tail_accuracy"})
     assert "--long-tail" in lines_of(result.model_copy(update={"rules": (long_tail,)}))[3]
-    open_ = result.rules[0].model_copy(update={"metric": "negative_flip_rate", "next_step": "About 800 seed inputs would decide it."})
-    assert "run again with more in --seeds: About 800" in lines_of(result.model_copy(update={"rules": (open_,)}))[3]
+    open_ = result.rules[0].model_copy(
+        update={"metric": "negative_flip_rate", "next_step": "About 800 inputs (90 so far) would decide it if …"}
+    )
+    look, todo = lines_of(result.model_copy(update={"rules": (open_,)}))[2:4]
+    assert look.endswith("missing: about 800 inputs (90 so far) would decide it")
+    assert todo.endswith("run again with more in --seeds")
     compared = missing.model_copy(update={"compare": "may rise by 2 points over the baseline"})
     assert "--baseline" in lines_of(result.model_copy(update={"rules": (compared,)}))[3]
     few = missing.model_copy(update={"metric": "executions", "value": 500.0, "threshold": "< 9000"})

@@ -19,7 +19,7 @@ from gate.report.numbers import difference, difference_interval
 from gate.report.rise import WIDTH, rise
 from gate.report.slices import MOST_SLICES, slices_page
 from gate.report.words import limits_in_words, rule_result_in_words
-from gate.result import CanarySummary, EarlyDecision, Metric, Multiplicity, Result, RuleResult, Status, Verdict
+from gate.result import CanaryResult, CanarySummary, EarlyDecision, Metric, Multiplicity, Result, RuleResult, Status, Verdict
 
 
 def text_of(page: str) -> str:
@@ -169,6 +169,13 @@ def test_silence_is_worth_what_the_canaries_say(tmp_path: Path, found: list[bool
     assert says in (silence_in_words(result.model_copy(update={"canaries": CanarySummary(canaries=canaries)})) or "")
 
 
+@pytest.mark.parametrize(("planted", "said"), [(1, "So few say little"), (5, "So few say little"), (6, "unlikely to be there")])
+def test_all_canaries_found_mean_something_only_where_they_are_several(tmp_path: Path, planted: int, said: str) -> None:
+    found = tuple(CanaryResult(name=f"c{number}", title="x", found=True) for number in range(planted))
+    result = make_run(tmp_path, Verdict.PASS, 0).model_copy(update={"canaries": CanarySummary(canaries=found)})
+    assert said in (silence_in_words(result) or "")
+
+
 def test_the_reason_for_no_canary_is_said(tmp_path: Path) -> None:
     result = make_run(tmp_path, Verdict.PASS, 0).model_copy(update={"canaries": CanarySummary(reason="the campaign was aborted")})
     assert silence_in_words(result) is None
@@ -181,7 +188,7 @@ def test_an_early_decision_says_what_it_saved_or_what_was_open(tmp_path: Path) -
     assert said.startswith("Decided early: after 12,000 of 30,000 executions and 14 looks, which saved 60 % of the budget.")
     still = early_in_words(make_run(tmp_path, Verdict.INCONCLUSIVE, 3))
     assert still is not None
-    assert "Still open at the last: defect-rate." in still
+    assert still == "Not decided early: 40 looks in 12,000 executions; still open: defect-rate."
     timed = EarlyDecision(stopped=True, reason="settled", looks=1, executions=10, seconds=30.0, of_seconds=120.0)
     by_time = make_run(tmp_path, Verdict.PASS, 0).model_copy(update={"early": timed})
     assert "saved 75 % of the budget" in (early_in_words(by_time) or "")
