@@ -387,8 +387,12 @@ def _against_baseline(position: int, rule: Rule, spec: MetricSpec, metric: Metri
         text = f"{name} was compared with the baseline's on {look.n:,} inputs"
         return _few(rule, spec, metric, text, look.n, slice_name, run)
     decision, unsettled, adjusted, decided_on = _decided(rule, look, _Test(position, slice_name, "baseline"), run)
-    if decision == "no interval":
+    if decision == "no interval" and unsettled is None:
         return None
+    if decision == "no interval":  # beyond what is allowed at the rule's own confidence: that is no comparison to leave out
+        asked = wording.level(allowed_for(rule.confidence or 0.5, run.allowance.open))
+        text = f"{name} is compared with the baseline's, but the change has no {asked} interval, which a breach is decided on."
+        return _Found(Status.ERROR, text, "Compute the metrics at the rule's confidence.", metric, slice_name)
     text = sentences.about_change(name, paired, look, rule.compare, spec, decision, unsettled)
     distance = _in_unit(look, rule, paired)
     if decision == "holds":

@@ -268,3 +268,11 @@ def test_a_change_that_is_not_a_number_is_an_error(tmp_path: Path) -> None:
     broken = beside(0.1, 0.1, 0.0, 0.01).model_copy(update={"rise": float("nan"), "lower": float("nan")})
     result, outcome = judged(tmp_path, SURE, {"defect_rate": metric("defect_rate", 0.1, broken)})
     assert (outcome.status, outcome.value, outcome.paired, result.verdict) == (Status.ERROR, None, None, Verdict.ERROR)
+
+
+def test_a_breach_that_can_not_be_looked_at_with_all_limits_allowed_for_is_not_skipped(tmp_path: Path) -> None:
+    """Nobody gave intervals at other confidences."""
+    given = metric("defect_rate", 0.15, beside(0.15, 0.05, 0.06, 0.14), lower=0.1, upper=0.18, confidence=0.95)
+    result, outcome = judged(tmp_path, BOTH[:-1] + ", on_missing: skip}", {"defect_rate": given})
+    assert (outcome.status, result.verdict) == (Status.ERROR, Verdict.ERROR)
+    assert "97.5 % interval" in outcome.explanation
