@@ -184,13 +184,14 @@ def test_a_faulty_network_reads_clean_pictures_about_as_well(kind: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_benchmark_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.power", "--half", "all", "--kinds", HEALTHY, "--healthy", "4", "--executions", "1500"]
     command += ["--jobs", "1", "--cache", str(tmp_path)]
     results = results_file(tmp_path, "digits", "baseline", 1500)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        for _ in range(2400):
+        for _ in range(9000):
             if results.is_file() and results.read_text(encoding="utf-8").count("\n") >= 1:
                 break
             time.sleep(0.1)
