@@ -131,6 +131,8 @@ def _of_pair(paired: Paired, key: Key, *, relative: bool, whole: bool) -> _Need 
         return None
     way = 1 if key == "max_rise" else -1
     end = (upper if way > 0 else lower) if whole else change
+    if end is None and relative and paired.confidence is not None:
+        end = way * math.inf  # nothing bounds the ratio: leaving such models out would leave out the worst
     return None if end is None else _Need(way * change, max(0.0, way * end))
 
 
@@ -141,6 +143,8 @@ def _why_left(rule: Rule, key: Key, needs: _Needs) -> str | None:
     if len(needs.found) < max(2, math.ceil(needs.of / 2)):
         why = f" ({needs.reason})" if needs.reason else ""
         return f"{_LEFT}: only {len(needs.found)} of {needs.of} models have a value for it{why}"
+    if any(math.isinf(need.limit) for need in needs.found):
+        return f"{_LEFT}: of some good models nothing bounds the change; more judged seed inputs do, or an absolute limit"
     spec = CATALOGUE[rule.metric]
     if key == "fail" and _bounded(spec):
         assert rule.fail is not None

@@ -221,6 +221,24 @@ def test_changes_from_the_baseline_are_calibrated_too() -> None:
         assert getattr(made, key) == float(proposal.limit or 0)
 
 
+def test_a_model_whose_change_nothing_bounds_is_not_left_out() -> None:
+    policy = load_policy("baseline").policy
+    rule = next(rule for rule in policy.rules if rule.id == "defect-rate")
+    compare = Compare.model_validate({"max_rise": 0.5, "relative": True})
+    own = policy.model_copy(update={"rules": (rule.model_copy(update={"fail": None, "warn": None, "compare": compare}),)})
+
+    def of(upper: float | None) -> MetricAt:
+        ratio = {"relative": 0.1, "relative_lower": -0.1, "relative_upper": upper}
+        paired = Paired(candidate=0.11, baseline=0.1, rise=0.01, lower=-0.01, upper=0.03, confidence=0.95, n=100, **ratio)
+        return lambda name, confidence: Metric(value=0.11, lower=0.05, upper=0.2, confidence=confidence, n=150, unit="share", paired=paired)
+
+    (bounded,) = propose(own, [of(0.3), of(0.4), of(0.5)], false_block=0.2)
+    assert bounded.limit is not None
+    (open_,) = propose(own, [of(0.3), of(0.4), of(0.5), of(None)], false_block=0.2)
+    assert open_.limit is None
+    assert "nothing bounds the change" in open_.method
+
+
 def test_the_policy_written_extends_the_one_given_and_is_sound(tmp_path: Path, runs: list[Path]) -> None:
     policy = loaded(tmp_path)
     out = tmp_path / "new" / "calibrated.yaml"
