@@ -20,6 +20,7 @@ from gate.campaign.canary_kinds import (
     COLUMNS,
     FEWEST,
     KINDS,
+    LEAST_EACH,
     ROWS,
     SAMPLE,
     Blind,
@@ -44,7 +45,6 @@ from gate.work import Work
 
 __all__ = ["plant_canaries", "reserve_for_canaries"]
 
-LEAST_EACH = 40  # executions: with fewer, a search has not begun
 WATCHED_MUTANTS = 1024  # blind mutants that are run to see what a deep neuron does
 LOOKING = 0.5  # of their time, where that is limited, at most: until it is known what can be planted
 DEEPEST = 2  # layers that are looked at for one

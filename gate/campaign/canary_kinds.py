@@ -25,6 +25,7 @@ __all__ = [
     "FEWEST",
     "KINDS",
     "LEAST",
+    "LEAST_EACH",
     "ROWS",
     "SAMPLE",
     "Blind",
@@ -39,6 +40,7 @@ __all__ = [
 
 AIM = 0.03  # share of the blind mutants of its classes that lie beyond a fault's bound
 LEAST = 0.002  # a fault that fewer bring about has nothing to say of the search
+LEAST_EACH = 40  # executions of the search for one fault: with fewer, it has not begun
 SAMPLE = 4096  # blind mutants wanted
 VALUES = 1 << 26  # that they have together, where that leaves FEWEST
 FEWEST = 512  # with fewer, LEAST would be less than one

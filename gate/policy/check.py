@@ -10,9 +10,10 @@ import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gate.campaign.canary_kinds import LEAST_EACH
 from gate.metrics.catalogue import CATALOGUE, MetricSpec
-from gate.metrics.paired import COMPARED
 from gate.policy import wording
+from gate.policy.check_compare import about_comparison
 from gate.policy.check_pairs import contradictions
 from gate.policy.check_waivers import about_waivers
 from gate.policy.finding import Finding
@@ -35,6 +36,7 @@ class _Source:
 
     key: str
     off: bool
+    state: str = "0"  # how the key stands then
 
 
 def check(loaded: LoadedPolicy, *, today: datetime.date) -> tuple[Finding, ...]:
@@ -64,14 +66,7 @@ def _about_rule(rule: Rule, loaded: LoadedPolicy) -> Iterator[Finding]:
     spec = CATALOGUE[rule.metric]
     yield from _without_positive(rule, loaded)
     yield from _without_baseline(rule, loaded)
-    if rule.compare is not None and rule.metric not in COMPARED:
-        yield Finding(
-            "error",
-            rule.id,
-            f"{rule.metric} is never compared with the baseline's, so the comparison is always missing.",
-            loaded.place("rules", rule.id, "compare"),
-            f"Compare one of {', '.join(COMPARED)}.",
-        )
+    yield from about_comparison(rule, loaded)
     for key in ("fail", "warn"):
         limit = getattr(rule, key)
         if limit is not None:
@@ -95,20 +90,30 @@ def _switched_off(metric: str, policy: Policy) -> _Source | None:
     arms, marks = policy.arms, policy.domain.marks
     sources = {
         **dict.fromkeys(JUDGED, _Source("arms.judging", arms.judging == 0)),
-        "canary_recall": _Source("arms.canaries", arms.canaries == 0),
+        "canary_recall": _canaries(policy),
         "universal_mark_rate": _Source("arms.marks", arms.marks == 0),
         "backend_disagreements": _Source("arms.probes", arms.probes == 0),
     }
     source = sources.get(metric)
     if metric == "universal_mark_rate" and not any(marks.model_dump().values()):
-        source = _Source("domain.marks", True)
+        source = _Source("domain.marks", True, "off")
     return source if source is not None and source.off else None
+
+
+def _canaries(policy: Policy) -> _Source:
+    """Whether the share pays for the search for one planted fault, where the policy has a budget in executions of its own."""
+    given = None if policy.budget is None else policy.budget.executions
+    paid = None if given is None else int(given * policy.arms.canaries + 1e-6)
+    if policy.arms.canaries and paid is not None and paid < LEAST_EACH:
+        state = f"{policy.arms.canaries:g}: of {given:,} executions that is {paid}, and a fault is searched for with {LEAST_EACH} at least"
+        return _Source("arms.canaries", True, state)
+    return _Source("arms.canaries", policy.arms.canaries == 0)
 
 
 def _never_measured(rule: Rule, source: _Source, loaded: LoadedPolicy) -> Finding:
     where = loaded.place("rules", rule.id, "metric")
-    start = f"{rule.metric} is never measured, because {source.key} is {'off' if source.key == 'domain.marks' else 0}"
-    hint = f"Give {source.key} a value above 0, or remove the rule."
+    start = f"{rule.metric} is never measured, because {source.key} is {source.state}"
+    hint = f"Give {source.key} a {'value above 0' if source.state in ('0', 'off') else 'larger share'}, or remove the rule."
     match rule.on_missing:
         case "skip":
             return Finding("warning", rule.id, f"{start}; the rule is always skipped.", where, hint)

@@ -56,8 +56,13 @@ def in_words(report: Checked) -> Iterator[str]:
     if report.loaded is None:
         return
     policy = report.loaded.policy
-    parts = [f"{len(policy.rules)} rules", f"{len(policy.waivers)} waivers", report.loaded.info.digest]
-    counts = [f"{report.count(level)} {level}s" for level in ("error", "warning", "note") if report.count(level)]
+    sizes = ((len(policy.rules), "rule"), (len(policy.waivers), "waiver"))
+    parts = [*(f"{number} {what}{'' if number == 1 else 's'}" for number, what in sizes), report.loaded.info.digest]
+    counts = [
+        f"{report.count(level)} {level}{'' if report.count(level) == 1 else 's'}"
+        for level in ("error", "warning", "note")
+        if report.count(level)
+    ]
     yield f"{report.file}: {'ok' if report.sound else 'NOT SOUND'}, {', '.join([*parts, *counts])}"
     for finding in report.findings:
         about = f"{finding.rule}: " if finding.rule is not None else ""

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from gate.errors import PolicyError
 from gate.metrics.catalogue import CATALOGUE
+from gate.policy.refusal import refusal
 from gate.policy.schema import Policy, Rule
 from gate.policy.threshold import Threshold
 from gate.result import PolicyInfo
@@ -278,6 +279,12 @@ def _with_limits(rule: dict[str, Any], merged: _Merged) -> dict[str, Any]:
         close = nearest(metric, CATALOGUE) if isinstance(metric, str) else None
         what = f"The rule {name!r} has no metric." if metric is None else f"Unknown metric {metric!r}."
         hint = f"Did you mean {close!r}?" if close else f"Known metrics: {', '.join(CATALOGUE)}."
+        meant = nearest(name, [other for other in merged.rules if other != name]) if metric is None else None
+        if meant is not None:
+            what, hint = (
+                f"The rule {name!r} has no metric, and no policy that this one extends has a rule of that name.",
+                f"Did you mean {meant!r}?",
+            )
         raise PolicyError(what, where=merged.place(("rules", name, "metric")), hint=hint)
     result = _tuples(rule)
     for key in ("fail", "warn"):
@@ -285,7 +292,10 @@ def _with_limits(rule: dict[str, Any], merged: _Merged) -> dict[str, Any]:
             try:
                 result[key] = Threshold.parse(rule[key], CATALOGUE[metric])
             except ValueError as error:
-                raise PolicyError(f"rules.{name}.{key}: {error}.", where=merged.place(("rules", name, key))) from error
+                says = str(error)
+                raise PolicyError(
+                    f"rules.{name}.{key}: {says}{'' if says.endswith('?') else '.'}", where=merged.place(("rules", name, key))
+                ) from error
     return typing.cast(dict[str, Any], result)
 
 
@@ -301,13 +311,9 @@ def _explained(error: ValidationError, names: list[str], merged: _Merged, docume
     path: list[str | int] = list(first["loc"])
     if len(path) > 1 and path[0] == "rules" and isinstance(path[1], int):
         path[1] = names[path[1]]
-    message = str(first["msg"]).removeprefix("Value error, ")
-    given = first.get("input")
-    is_shown = isinstance(given, str | int | float | bool) and first["type"] not in ("value_error", "missing")
-    shown = f" (given: {given!r})" if is_shown else ""
     key = ".".join(str(part) for part in path)
-    hint = "Every waiver needs rule, owner, reason and expires." if path[:1] == ["waivers"] else "See docs/policies.md for what it takes."
-    return PolicyError(f"{key}: {message}{shown}.", where=merged.place(path) or document.where(), hint=hint)
+    message, hint = refusal(first, key)
+    return PolicyError(f"{key}: {message}", where=merged.place(path) or document.where(), hint=hint)
 
 
 def _check_waivers(policy: Policy, merged: _Merged) -> None:

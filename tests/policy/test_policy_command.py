@@ -39,7 +39,7 @@ def test_check_accepts_good_files_and_says_which_waivers_expired(tmp_path: Path)
     path.write_text(GOOD + "waivers: [{rule: r, reason: x, owner: '@t', expires: 2020-01-01}]\n")
     result = call("check", str(path), "smoke")
     assert result.exit_code == 0
-    assert "ok, 1 rules, 1 waivers, sha256:" in result.output
+    assert "ok, 1 rule, 1 waiver, sha256:" in result.output
     assert f"{path}:4: warning: r: The waiver of r by @t expired on 2020-01-01; the rule counts again." in result.output
 
 

@@ -184,7 +184,61 @@ def test_intervals_that_may_be_looked_at_again_and_again_are_the_ones_that_count
 def test_what_is_never_compared_can_not_be(tmp_path: Path) -> None:
     rule = "{id: r, metric: %s, compare: {max_rise: 0.1}, on_missing: inconclusive}"
     assert found(tmp_path, f"{rule % 'universal_mark_rate'}\n{FINE}") == [("error", "r")]
-    assert found(tmp_path, f"{rule % 'clean_accuracy'}\n{FINE}") == []
+    assert found(tmp_path, f"{rule % 'defect_rate'}\n{FINE}") == []
+
+
+@pytest.mark.parametrize(
+    ("metric", "compare", "said"),
+    [
+        ("clean_accuracy", "max_rise: 0.02", "Write max_drop: 0.02."),
+        ("defect_rate", "max_drop: 0.1", "Write max_rise: 0.1."),
+        ("robust_margin_p05", "max_rise: 0.1, relative: true", "Write max_drop: 0.1."),
+        ("defect_rate", "max_rise: 2", "Shares count from 0 to 1: 2 points are 0.02."),
+        ("clean_accuracy", "max_drop: 1, relative: true", "Shares count from 0 to 1: 2 points are 0.02."),
+        ("robust_margin_p05", "max_drop: 1", "Allow a smaller change."),
+        ("crashes", "max_rise: 3", None),
+        ("defect_rate", "max_rise: 2, relative: true", None),
+    ],
+)
+def test_a_comparison_that_blocks_what_is_better_or_nothing_at_all_is_found(
+    tmp_path: Path, metric: str, compare: str, said: str | None
+) -> None:
+    rule = f"{{id: r, metric: {metric}, compare: {{to: baseline, {compare}}}, on_missing: skip}}"
+    told = [one.hint for one in findings(tmp_path, f"{rule}\n{FINE}") if one.level == "error"]
+    assert told == ([] if said is None else [said])
+
+
+def test_a_share_that_pays_for_no_canary_is_found(tmp_path: Path) -> None:
+    rule = '{id: r, metric: canary_recall, fail: "<= 0"}'
+    assert found(tmp_path, f"{rule}\n{FINE}", "budget: {executions: 4000}\narms: {canaries: 0.01}\n") == []
+    errors = findings(tmp_path, f"{rule}\n{FINE}", "budget: {executions: 3900}\narms: {canaries: 0.01}\n")
+    assert [(one.level, one.rule) for one in errors] == [("error", "r")]
+    assert "of 3,900 executions that is 39, and a fault is searched for with 40 at least" in errors[0].text
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "hint"),
+    [
+        ("confidence: 95", "must be at most 0.999999 (given: 95).", "Write confidence: 0.95."),
+        ("confidence: 95%", "must be a number (given: '95%').", "Write confidence: 0.95."),
+        ("compare: {to: baseline, max_rise: 2%}", "must be a number (given: '2%').", "Write max_rise: 0.02."),
+        ("slice: class", "must be a mapping: slice: {by: class}", None),
+        ('warn: "> 20"', 'did you mean ">20%"?', None),
+    ],
+)
+def test_a_value_written_in_another_way_is_refused_with_the_right_one(tmp_path: Path, given: str, said: str, hint: str | None) -> None:
+    with pytest.raises(PolicyError) as refused:
+        load_policy(str(policy(tmp_path, f"{{id: r, metric: defect_rate, fail: 0.2, {given}}}")))
+    assert refused.value.what.endswith(said) or said in refused.value.what
+    assert hint is None or (refused.value.hint or "").startswith(hint)
+    assert "?." not in refused.value.what
+
+
+def test_an_inherited_rule_whose_name_is_misspelt_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PolicyError) as refused:
+        load_policy(str(policy(tmp_path, "{id: defect_rate, fail: 0.1}", "extends: [baseline]\n")))
+    assert "no policy that this one extends has a rule of that name" in refused.value.what
+    assert refused.value.hint == "Did you mean 'defect-rate'?"
 
 
 def test_more_canaries_than_there_are_can_not_be_asked_for(tmp_path: Path) -> None:

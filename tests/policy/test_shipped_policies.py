@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gate.campaign.canary_kinds import KINDS
+from gate.campaign.canary_kinds import KINDS, LEAST_EACH
 from gate.campaign.mark_plan import plan
 from gate.domains.image.marks import starts
 from gate.metrics import Evidence, compute
 from gate.metrics.evidence import CanaryEvidence, CleanEvidence, CoverageEvidence, JudgedSeed, MarkEvidence, SearchDefect
-from gate.planting import LEAST_EACH
 from gate.policy import Judgement, describe, evaluate, load_policy, shipped_policies
 from gate.result import ModelInfo, Status, Verdict
 
