@@ -52,7 +52,7 @@ from gate.corpus.export import export
 from gate.domains.image import picture
 from gate.pipeline import run
 from gate.policy import load_policy
-from gate.result import Metric, Result
+from gate.result import Metric, Result, RuleResult
 
 __all__ = ["LEARNT", "finished", "judge", "known", "main", "results_file"]
 
@@ -108,7 +108,7 @@ def judge(models: Models, case: Case, campaign_seed: int, policy: str, execution
         campaign_seed=campaign_seed,
         executions=executions,
         verdict=str(result.verdict),
-        rules={rule.id: [str(rule.status), rule.value, rule.lower, rule.upper, rule.slice] for rule in result.rules},
+        rules={rule.id: _rule(rule) for rule in result.rules},
         metrics=_metrics(result),
         ran=result.campaign.executions,
         model_calls=result.campaign.model_calls,
@@ -149,6 +149,11 @@ def _run(models: Models, case: Case, campaign_seed: int, policy: str, executions
             }
         )
     ).result
+
+
+def _rule(rule: RuleResult) -> list[object]:
+    found: list[object] = [str(rule.status), rule.value, rule.lower, rule.upper, rule.slice]
+    return found if rule.paired is None else [*found, rule.paired.rise, rule.paired.lower, rule.paired.upper]
 
 
 def _metrics(result: Result) -> dict[str, float | None]:

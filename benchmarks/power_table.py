@@ -26,7 +26,7 @@ class Line:
     campaign_seed: int
     executions: int  # asked for
     verdict: str
-    rules: dict[str, list[object]]  # by id: status, value, lower, upper, slice
+    rules: dict[str, list[object]]  # by id: status, value, lower, upper, slice; where it was compared, rise, lower, upper
     metrics: dict[str, float | None]
     ran: int  # executions
     model_calls: int
@@ -103,12 +103,17 @@ def share(count: int, n: int) -> str:
 def why(line: Line) -> str:
     """What the rules that could have caught a network say of it: value, interval and slice."""
     said = []
-    for name, (status, value, lower, upper, part) in line.rules.items():
+    for name, (status, value, lower, upper, part, *paired) in line.rules.items():
         if value is None:
             continue
-        interval = f" [{lower:.3f}, {upper:.3f}]" if isinstance(lower, float) and isinstance(upper, float) else ""
-        said.append(f"{name} {status} {value:.4g}{interval}{f' ({part})' if part is not None else ''}")
+        where = "" if part is None else f" ({part})"
+        rise = f", rise {paired[0]:+.4g}{_interval(*paired[1:])}" if paired else ""
+        said.append(f"{name} {status} {value:.4g}{_interval(lower, upper)}{rise}{where}")
     return f"{line.kind}, seed {line.seed}, campaign seed {line.campaign_seed}: {line.verdict}; " + "; ".join(said)
+
+
+def _interval(lower: object, upper: object) -> str:
+    return f" [{lower:.3f}, {upper:.3f}]" if isinstance(lower, float) and isinstance(upper, float) else ""
 
 
 def differing(lines: Iterable[Line]) -> tuple[int, int, int]:

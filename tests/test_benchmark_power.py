@@ -27,7 +27,10 @@ GOOD = Practice(accuracy=0.99, recall=(0.99,) * 10, corrupted=(0.95,) * 7, pgd=0
 
 
 def line(kind: str, seed: int, verdict: str, campaign_seed: int = 0, **metrics: float | None) -> Line:
-    rules: dict[str, list[object]] = {"defect-rate": ["pass", 0.125, 0.1, 0.15, None], "worst": ["fail", 0.5, None, None, "class 3"]}
+    rules: dict[str, list[object]] = {
+        "defect-rate": ["pass", 0.125, 0.1, 0.15, None],
+        "worst": ["fail", 0.5, None, None, "class 3", 0.25, 0.125, 0.5],
+    }
     return Line(kind, seed, campaign_seed, 100, verdict, rules, metrics, 100, 200, 1.0, (), "code")
 
 
@@ -112,7 +115,10 @@ def test_what_a_metric_tells_apart_is_shown_by_kind_without_what_was_not_measure
 
 def test_a_miss_says_what_each_rule_saw() -> None:
     said = why(line("a", 3, "pass"))
-    assert said == "a, seed 3, campaign seed 0: pass; defect-rate pass 0.125 [0.100, 0.150]; worst fail 0.5 (class 3)"
+    assert (
+        said
+        == "a, seed 3, campaign seed 0: pass; defect-rate pass 0.125 [0.100, 0.150]; worst fail 0.5, rise +0.25 [0.125, 0.500] (class 3)"
+    )
 
 
 def test_shares_have_exact_intervals() -> None:
