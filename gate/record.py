@@ -103,6 +103,10 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
         canaries = blank.campaign.arms.get("canaries")  # which came after it
         ran = blank.campaign.executions - (0 if canaries is None else canaries.executions)
         reasons = (*reasons, _ENDED[blank.campaign.stop_reason].format(ran))
+    alone = evidence.baseline_reason if evidence.baseline is None else evidence.baseline.reason
+    if alone is not None and not any(alone in reason for reason in reasons):
+        # Also where every rule that asks for it is skipped then: who gave a baseline takes it for compared.
+        reasons = (*reasons, f"Not everything was compared with the baseline: {alone.rstrip('.')}.")
     unconfirmed = 0 if blank.campaign is None else blank.campaign.unconfirmed
     if unconfirmed:
         reasons = (*reasons, f"Findings that there was no time left to confirm, and that count as no defects: {unconfirmed}.")
