@@ -346,7 +346,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code: 1 where a target is missed or a network could not be judged."""
     every = [HEALTHY, *KINDS, MEMORISED]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.power", description="How many faulty and healthy networks the gate blocks.")
-    parser.add_argument("--policy", default="baseline", help="a shipped name or a file; used as it is")
+    parser.add_argument("--policy", default="release", help="a shipped name or a file; used as it is")
     parser.add_argument("--half", choices=["tune", "test", "all"], default="test", help="of the training seeds; figures come from test")
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=every, help=", ".join(every))
     parser.add_argument("--healthy", type=int, default=HEALTHY_SEEDS, help="training seeds of healthy networks")
