@@ -146,7 +146,7 @@ def _verdict(policy: Policy) -> Iterator[str]:
         yield "The campaign uses its whole budget, and is judged once, at the end."
     if policy.abort_on:
         ends = " or ".join(_ENDS[name] for name in policy.abort_on)
-        yield f"The campaign ends with the first confirmed input on which the model {ends}."
+        yield f"The campaign ends with the first confirmed input on which the model {ends}; such a run never passes."
 
 
 def _percent(share: float) -> str:

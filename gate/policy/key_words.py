@@ -32,7 +32,7 @@ _FILE = {
     "judging.aggregate": "Of these answers, how many must fail for the mutant to count as failing.",
     "oracles": "What counts as a finding. Each oracle takes true, false, or its thresholds, which switch it on.",
     "decide": "end: judged once, with the whole budget. early: the campaign may stop as soon as every rule is settled.",
-    "abort_on": "The first confirmed defect of one of these kinds ends the campaign.",
+    "abort_on": "The first confirmed defect of one of these kinds ends the campaign, and the run never passes.",
     "budget": "What a run gets that is given no budget.",
     "budget.executions": "Mutants to run through the model.",
     "budget.wall": "Time from start to report, such as 90s, 10m or 2h.",

@@ -77,7 +77,7 @@ def test_the_words_say_what_decides_and_when(mine: Path) -> None:
         "Holm's method",
         "in at most 10 % of runs",
         "The campaign may stop as soon as every rule about the model is settled",
-        "The campaign ends with the first confirmed input on which the model raises an exception.",
+        "The campaign ends with the first confirmed input on which the model raises an exception; such a run never passes.",
         "Failures that the baseline has too count like any others.",
         "Failures that the baseline has too, on the same inputs, do not block",
         "may rise by 2 % of the baseline's value",
