@@ -383,6 +383,7 @@ def _fuzz(
     domain = ImageDomain(work.policy.policy.domain, clean.x.shape[1:], clean.x.dtype, clean.value_range, validator)
     work.deadline.begin("the ranges of the neurons were measured")
     initial = _watch(work, worker, sets.get("profile"), preflight.output_kind)
+    work.budget.ready_for_fuzzing()
     if work.budget.settings.wall is not None:
         work.budget.triage = work.seconds_per_sample * _triage_samples(sets.get("long_tail"), earlier)
     work.confirmer = Confirmer(

@@ -18,6 +18,7 @@ RESERVED_AT_MOST = 30.0
 REPORTS_SHARE = 0.3  # of what is kept back: for what happens once the worker has ended
 TRIAGE_AT_MOST = 0.3  # of the wall budget, however long triage is expected to take
 PAIRING_AT_MOST = 0.3  # of the wall budget, however long running the baseline on the same inputs is expected to take
+FUZZING_AT_LEAST = 0.5  # of what is left when all is ready for it, however long all that comes after it is expected to take
 
 
 class BudgetSpent(EvidenceError):
@@ -38,6 +39,7 @@ class Budget:
     kept_seconds: float = 0.0  # ... of the wall and the device's time
     explaining: float = 0.0  # ... and explaining what has been found so far
     pairing: Callable[[], float] = field(default=float)  # ... and running the baseline on what the candidate has been judged on so far
+    ready: float | None = None  # seconds since the start, when all was ready for fuzzing
 
     @property
     def seconds(self) -> float:
@@ -74,14 +76,40 @@ class Budget:
         wall = self.settings.wall
         if wall is None:
             return 0.0
-        others = min(RESERVED_SHARE * wall, RESERVED_AT_MOST) + min(self.triage, TRIAGE_AT_MOST * wall) + self.explaining
-        return others + self.kept_for_pairing + self.kept_seconds
+        return self._for_reports + self._expected * self._part
 
     @property
     def kept_for_pairing(self) -> float:
         """The part of the reserve that is for running the baseline."""
+        return self._expected_of_pairing * self._part
+
+    def ready_for_fuzzing(self) -> None:
+        """Says that all is ready for it: from now on no expectation takes more than a part of what is left."""
+        self.ready = self.seconds
+
+    @property
+    def _for_reports(self) -> float:
+        wall = self.settings.wall
+        return 0.0 if wall is None else min(RESERVED_SHARE * wall, RESERVED_AT_MOST)
+
+    @property
+    def _expected_of_pairing(self) -> float:
         wall = self.settings.wall
         return 0.0 if wall is None else min(self.pairing(), PAIRING_AT_MOST * wall)
+
+    @property
+    def _expected(self) -> float:
+        """Seconds that all that comes after fuzzing is expected to take, but for the reports."""
+        assert self.settings.wall is not None
+        return min(self.triage, TRIAGE_AT_MOST * self.settings.wall) + self.explaining + self._expected_of_pairing + self.kept_seconds
+
+    @property
+    def _part(self) -> float:
+        """The part of it that is kept: where time is short, fuzzing would else end before it began, with nothing to compare."""
+        if self.settings.wall is None or self.ready is None or not self._expected:
+            return 1.0
+        most = (1 - FUZZING_AT_LEAST) * max(0.0, self.settings.wall - self.ready - self._for_reports)
+        return min(1.0, most / self._expected)
 
     def hold_device(self) -> None:
         """Says that the worker is up."""

@@ -69,3 +69,28 @@ def test_no_limit_never_ends(advance: Callable[[float], None]) -> None:
     advance(1e9)
     assert budget.ended(10**12) is None
     budget.check("nothing")
+
+
+def test_what_comes_after_fuzzing_never_takes_more_than_half_of_what_is_left(advance: Callable[[float], None]) -> None:
+    budget = Budget(BudgetSettings.model_validate({"wall": "60s"}), started=time.monotonic())
+    advance(16)
+    budget.triage, budget.kept_seconds, budget.explaining = 100.0, 12.0, 3.0
+    budget.pairing = lambda: 100.0
+    assert budget.ended(0) == "wall", "18 for triage, 18 for the baseline, 12 for canaries, 3 to explain and 6 for the reports"
+    budget.ready_for_fuzzing()
+    assert budget.ended(0) is None
+    assert budget.reserve == pytest.approx(6 + (60 - 16 - 6) / 2)
+    assert budget.kept_for_pairing == pytest.approx(19 * 18 / 51), "all of it shrinks alike"
+    advance(18.5)
+    assert budget.ended(0) is None
+    advance(1)
+    assert budget.ended(0) == "wall"
+
+
+def test_where_there_is_time_enough_all_that_is_expected_is_kept(advance: Callable[[float], None]) -> None:
+    budget = Budget(BudgetSettings.model_validate({"wall": "10m"}), started=time.monotonic())
+    advance(20)
+    budget.triage, budget.kept_seconds, budget.pairing = 30.0, 60.0, lambda: 40.0
+    budget.ready_for_fuzzing()
+    assert budget.reserve == pytest.approx(30 + 130)
+    assert budget.kept_for_pairing == 40.0
