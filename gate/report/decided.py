@@ -140,7 +140,7 @@ def early_in_words(result: Result) -> str | None:
         saved = saved_by(early)
         of = f" of {count(early.of)}" if early.of else f" in {duration(early.seconds)}" if early.seconds is not None else ""
         spared = f", which saved {roughly(saved)} of the budget" if saved else ""
-        return f"Decided early: after {count(early.executions)}{of} executions and {looked}{spared}. {why}"
+        return f"Decided early: after {count(early.executions)}{of} executions and {looked}{spared}."
     names = [visible(name, NAME) for name in early.open_rules[:_MOST_NAMES]]
     more = f" and {count(len(early.open_rules) - len(names))} more" if len(early.open_rules) > len(names) else ""
     asked = f"{looked} in {count(early.executions)} executions"

@@ -50,6 +50,7 @@ from gate.report.words import (
     outcome_in_words,
     partial_note,
     recipe_in_words,
+    rule_interval,
     rule_result_in_words,
     sentence,
     short_digest,
@@ -162,22 +163,24 @@ def _rules(result: Result) -> str:
 
 
 def _rule(rule: RuleResult, flags: Mapping[str, str]) -> tuple[str, ...]:
-    found = markdown(rule.explanation)
+    holds = rule.status is Status.PASS
+    found = "" if holds else markdown(rule.explanation)  # of a rule that holds the other columns say it all
     if rule.metric in flags:
         found += f" **⚠ {flags[rule.metric]}**"
-    if rule.evidence:
+    if rule.evidence and not holds:
         found += f" Shown by {markdown(evidence_in_words(rule))}."
     if rule.next_step and rule.status not in (Status.PASS, Status.SKIPPED):
         found += f" *{markdown(rule.next_step)}*"
     if rule.waiver:
         found += f" Waiver: {markdown(rule.waiver)}"
+    within = rule_interval(rule).replace(" (", ", ").removesuffix(")")
     return (
         f"{_MARK[rule.status]}{' (known)' if rule.known else ''}",
         markdown(rule.id, NAME),
-        markdown(rule_result_in_words(rule)),
+        markdown(" ".join(part for part in (rule_result_in_words(rule), f"({within})" if within else "") if part)),
         markdown(limits_in_words(rule) or rule.compare or "") or "–",
         markdown(distance_in_words(rule)) or "–",
-        found or "–",
+        found.strip() or "–",
     )
 
 

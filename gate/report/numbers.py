@@ -94,7 +94,7 @@ def amount(value: float | None, unit: str) -> str:
     if unit in ("count", ""):
         return _plain(value)
     if unit == "severity":
-        return f"{_plain(value)} of 1"
+        return f"{_plain(value) if 0 < value < 1 else f'{value:.2f}'} of 1"  # "1 of 1" would look like a count
     return f"{_plain(value)} {unit}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from gate.domains.image.operator_words import by_how_much, in_words
 from gate.metrics.catalogue import CATALOGUE
 from gate.policy.threshold import Threshold
-from gate.report.numbers import amount, count, difference, difference_interval, duration, interval, is_share
+from gate.report.numbers import amount, count, difference, difference_interval, duration, interval, is_share, mark
 from gate.report.text import NAME, visible
 from gate.result import CampaignSummary, Defect, Metric, Paired, Result, RuleResult, Status, Verdict
 from gate.triage.titles import MARK_STEP, mark_in_words
@@ -211,10 +211,26 @@ def rule_interval(rule: RuleResult) -> str:
 
 
 def limits_in_words(rule: RuleResult) -> str:
-    """Both limits, e.g. ``breached when > 0.20; warns when > 0.10``. A rule that only warns has its warning limit as its threshold."""
+    """Both limits, e.g. ``breached above 20 %; warns above 10 %``. A rule that only warns has its warning limit as its threshold."""
     fails = rule.threshold if rule.threshold not in (rule.warn, rule.compare) else ""
-    parts = [f"{words} {visible(text, NAME)}" for words, text in (("breached when", fails), ("warns when", rule.warn)) if text]
-    return "; ".join(parts)
+    return "; ".join(f"{word} {_side(text, rule)}" for word, text in (("breached", fails), ("warns", rule.warn)) if text)
+
+
+def _side(text: str, rule: RuleResult) -> str:
+    """The bad side of a limit, in the unit that the value is shown in; the limit as it was written where it can't be read."""
+    try:
+        limit = Threshold.parse(text, CATALOGUE[rule.metric])
+    except (KeyError, ValueError):
+        return f"when {visible(text, NAME)}"
+    number = mark(limit.limit, rule.unit)
+    match limit.comparison:
+        case ">":
+            return f"above {number}"
+        case "<":
+            return f"below {number}"
+        case ">=":
+            return f"at {number} or more"
+    return f"at {number} or less"
 
 
 def side_facts(metric: Metric) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import html as escapes
 from pathlib import Path
 
+import pytest
 from sample import make_run
 
 from gate.report import html, junit, markdown
-from gate.result import Result, Status, Verdict
+from gate.report.words import limits_in_words
+from gate.result import Result, RuleResult, Status, Verdict
 
 
 def _with_rule(result: Result, **changes: object) -> Result:
@@ -17,7 +19,7 @@ def _with_rule(result: Result, **changes: object) -> Result:
 
 
 def _page(result: Result, folder: Path) -> str:
-    return escapes.unescape(html.render(result, folder))
+    return escapes.unescape(html.render(result, folder)).replace("\u00a0", " ")
 
 
 def _section(page: str, name: str) -> str:
@@ -28,14 +30,35 @@ def _section(page: str, name: str) -> str:
 def test_a_rule_that_only_warns_is_not_said_to_be_breached(tmp_path: Path) -> None:
     result = _with_rule(make_run(tmp_path, Verdict.PASS, 0), threshold="> 0.10", warn="> 0.10")
     for text in (_page(result, tmp_path), markdown.render(result).replace("\\", ""), escapes.unescape(junit.render(result, tmp_path))):
-        assert "arns when > 0.10" in text
-        assert "reached when > 0.10" not in text
+        assert "arns above 10 %" in text
+        assert "reached above 10 %" not in text
 
 
 def test_a_rule_with_both_limits_names_both(tmp_path: Path) -> None:
     result = _with_rule(make_run(tmp_path, Verdict.PASS, 0), threshold="> 0.20", warn="> 0.10")
     for text in (_page(result, tmp_path), markdown.render(result).replace("\\", "")):
-        assert "breached when > 0.20; warns when > 0.10" in text
+        assert "breached above 20 %; warns above 10 %" in text
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "text", "said"),
+    [
+        ("clean_accuracy", "share", "< 0.60", "breached below 60 %"),
+        ("coverage_gain", "share", "<= 0", "breached at 0 % or less"),
+        ("crashes", "count", ">= 1", "breached at 1 or more"),
+        ("executions", "count", "< 1000", "breached below 1,000"),
+        ("crashes", "count", "as agreed", "breached when as agreed"),
+    ],
+)
+def test_a_limit_is_said_in_the_unit_that_the_value_is_shown_in(metric: str, unit: str, text: str, said: str) -> None:
+    rule = RuleResult(id="r", metric=metric, kind="quality", status=Status.PASS, value=0.0, unit=unit, threshold=text, explanation="")
+    assert limits_in_words(rule) == said
+
+
+def test_the_summary_gives_a_rule_that_holds_one_short_row(tmp_path: Path) -> None:
+    row = next(line for line in markdown.render(make_run(tmp_path, Verdict.PASS, 0)).splitlines() if "| defect-rate |" in line)
+    assert " % interval" in row.split("|")[3]
+    assert row.split("|")[6].strip() == "–"
 
 
 def test_a_skipped_rule_shows_no_value_though_its_metric_has_one(tmp_path: Path) -> None:
@@ -45,7 +68,7 @@ def test_a_skipped_rule_shows_no_value_though_its_metric_has_one(tmp_path: Path)
     assert "not measured" in rules
     assert '<svg class="scale"' not in rules
     assert "interval)" not in rules
-    assert "| not measured | breached when" in markdown.render(result)
+    assert "| not measured | breached above" in markdown.render(result)
     numbers = _section(_page(result, tmp_path), "numbers")
     assert "limit 20" not in numbers  # a limit for slices is none for the whole
 

@@ -33,6 +33,7 @@ FINITE = st.floats(0, 1e9, allow_nan=False)
         (12000, "count", "12,000"),
         (36.44, "per device-hour", "36.4 per device-hour"),
         (0.22, "severity", "0.22 of 1"),
+        (1.0, "severity", "1.00 of 1"),
         (None, "share", "not measured"),
         (math.nan, "share", "not measured"),
     ],
