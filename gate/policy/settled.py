@@ -144,7 +144,7 @@ class _Look:
         expected = {name for name, n in could.items() if n >= (rule.min_samples or 1)} | (seen.keys() - could.keys())
         if not all(name in seen and _enough(rule, seen[name]) for name in expected):
             return False
-        return rule.compare is None or not self.paired or all(seen[name].paired is not None for name in expected)
+        return rule.compare is None or not self.paired or all(_enough_pairs(rule, seen[name]) for name in expected)
 
 
 def _blocks(rule: Rule) -> bool:
@@ -153,3 +153,7 @@ def _blocks(rule: Rule) -> bool:
 
 def _enough(rule: Rule, part: Metric) -> bool:
     return part.value is not None and (part.n or 0) >= (rule.min_samples or 1)
+
+
+def _enough_pairs(rule: Rule, part: Metric) -> bool:
+    return part.paired is not None and part.paired.n >= (rule.min_samples or 1)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gate.metrics.catalogue import CATALOGUE
-from gate.metrics.evidence import CoverageEvidence, Evidence, JudgedSeed
+from gate.metrics.evidence import BaselineEvidence, BaselineSeed, CoverageEvidence, Evidence, JudgedSeed
 from gate.metrics.on_demand import MetricsOnDemand
 from gate.metrics.sequences import mean_sequence
 from gate.policy.evaluate import evaluate
@@ -149,6 +149,19 @@ def test_a_comparison_waits_for_the_baseline_only_where_there_is_one() -> None:
     rule = {"metric": "defect_rate", "compare": {"to": "baseline", "max_rise": 0.1}, "confidence": 0.95, "on_missing": "skip"}
     assert still_open(policy(rule), evidence([False] * 60), paired=True) == ("r0",)
     assert still_open(policy(rule), evidence([False] * 60), paired=False) == ()
+
+
+@pytest.mark.parametrize(("dogs", "still"), [(60, ()), (15, ("r0",))])
+def test_a_class_that_has_too_few_pairs_yet_is_waited_for(dogs: int, still: tuple[str, ...]) -> None:
+    """It is left out of the comparison so far, and the other class alone would settle the rule."""
+    rule = {"metric": "defect_rate", "compare": {"max_rise": 0.3}, "confidence": 0.95, "slice": {"by": "class"}, "min_samples": 20}
+    seen = evidence([False] * 120, iter([0, 1] * 60))
+    rows = tuple(row.model_copy(update={"seed_id": f"{row.label}-{number // 2}"}) for number, row in enumerate(seen.judged))
+    right = BaselineSeed(failed=(False,), predicted=(0,), confidence=(0.9,))
+    both = {row.seed_id: right for row in rows if row.label == 0 or int(row.seed_id[2:]) < dogs}
+    seen = seen.model_copy(update={"judged": rows, "baseline": BaselineEvidence(correct=(True,), judged=both)})
+    reachable = {"class": {"cat": 60, "dog": 60}}
+    assert still_open(policy(rule), seen, paired=True, reachable=reachable) == still
 
 
 TRIALS, SEEDS, LIMIT = 300, 250, 0.2
