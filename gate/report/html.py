@@ -352,9 +352,12 @@ def _rise(rule: RuleResult) -> Rise | None:
     paired = rule.paired
     if paired is None or rule.compare is None or rule.status is Status.SKIPPED or rule.metric not in CATALOGUE:
         return None
-    ends = [number for number in (paired.rise, paired.lower, paired.upper) if number is not None]
     worse = CATALOGUE[rule.metric].higher_is_worse
-    return rise(paired.rise, paired.lower, paired.upper, rule.unit, higher_is_worse=worse, to=1.05 * reach(ends))
+    allowed = None
+    if rule.distance is not None and only_compared(rule) is not None:  # else the distance may be that from the rule's own limit
+        allowed = paired.rise + (rule.distance if worse else -rule.distance)
+    ends = [number for number in (paired.rise, paired.lower, paired.upper, allowed) if number is not None]
+    return rise(paired.rise, paired.lower, paired.upper, rule.unit, higher_is_worse=worse, to=1.05 * reach(ends), allowed=allowed)
 
 
 def _rules_lead(rules: Sequence[RuleResult]) -> str:

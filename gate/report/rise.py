@@ -20,7 +20,9 @@ class Rise:
     lower: float | None
     upper: float | None
     side: str  # worse | better | open
-    worse_from: float  # left end of the half that is worse
+    worse_from: float  # left end of the side that is worse, or worse than allowed
+    worse_width: float
+    limit: float | None  # what is allowed, where a rule allows something
     words: str  # the drawing in words, for those who can't see it
 
 
@@ -29,8 +31,14 @@ def reach(numbers: list[float]) -> float:
     return max((abs(number) for number in numbers), default=0.0) or 1.0
 
 
-def rise(value: float, lower: float | None, upper: float | None, unit: str, *, higher_is_worse: bool, to: float) -> Rise:
-    """Lays a difference out on a scale from ``-to`` to ``to``; drawings with the same ``to`` can be compared."""
+def rise(
+    value: float, lower: float | None, upper: float | None, unit: str, *, higher_is_worse: bool, to: float, allowed: float | None = None
+) -> Rise:
+    """Lays a difference out on a scale from ``-to`` to ``to``; drawings with the same ``to`` can be compared.
+
+    Args:
+        allowed: the difference from which on a rule is breached; None: any that is worse counts as such.
+    """
     middle = WIDTH / 2
 
     def place(number: float) -> float:
@@ -39,12 +47,16 @@ def rise(value: float, lower: float | None, upper: float | None, unit: str, *, h
     side = "open"
     if lower is not None and upper is not None and (lower > 0 or upper < 0):
         side = "worse" if (lower > 0) == higher_is_worse else "better"
+    edge = place(0.0 if allowed is None else allowed)
     within = difference_interval(lower, upper, unit, None).removesuffix(" (interval)")
     return Rise(
         value=place(value),
         lower=None if lower is None else place(lower),
         upper=None if upper is None else place(upper),
         side=side,
-        worse_from=middle if higher_is_worse else 0.0,
-        words=f"Difference from the baseline: {difference(value, unit)}{f', interval from {within}' if within else ''}.",
+        worse_from=edge if higher_is_worse else 0.0,
+        worse_width=round(WIDTH - edge if higher_is_worse else edge, 1),
+        limit=None if allowed is None else edge,
+        words=f"Difference from the baseline: {difference(value, unit)}{f', interval from {within}' if within else ''}"
+        f"{f', allowed {difference(allowed, unit)}' if allowed is not None else ''}.",
     )

@@ -6,6 +6,7 @@ is never cut: half of one is worth nothing.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -121,9 +122,10 @@ def _of_rule(rule: RuleResult) -> str:
         return f"{name}{where}: {visible(rule.explanation, isolate=False)}"
     compared = only_compared(rule)
     if compared is not None:
-        apart = apart.removesuffix(" beside the baseline")
-        said = f"{name}{where}: {difference(compared.rise, rule.unit)} beside the baseline"
-        return f"{said}, {apart} ({visible(rule.compare or '', isolate=False)})" if apart else said
+        said = f"{name}{where}: {difference(compared.rise, rule.unit)} to the baseline".replace("none to", "no difference to")
+        gap = difference(abs(rule.distance), rule.unit).removeprefix("+").removesuffix(" points") if rule.distance else "0"
+        apart = "" if rule.distance is None else f", {gap} {'to spare' if rule.distance >= 0 else 'too much'}"
+        return f"{said}{apart} ({visible(rule.compare or '', isolate=False)})"
     within = interval(rule.lower, rule.upper, rule.unit, None).removesuffix(" (interval)")
     shown = f"{name} {amount(rule.value, rule.unit)}{where}"
     if rule.status is Status.INCONCLUSIVE and within:
@@ -238,7 +240,7 @@ def _more(result: Result, rule: RuleResult | None, step: str) -> str:
         return f"run again with {wanted}{_beside(step)}"
     limit = limit_of(rule) if rule is not None else None
     if rule is not None and rule.metric == "executions" and limit is not None and not limit.upper:
-        return f"run again with --executions {limit.limit:.0f} or more"
+        return f"run again with --executions {_budget_for(limit.limit, rule.value, result)} or more"
     if rule is not None and rule.value is None and result.baseline is None and (rule.compare or rule.metric == "negative_flip_rate"):
         return "run again with --baseline, such as models:/NAME@champion"
     if rule is not None and rule.metric in _SET_OF:
@@ -252,6 +254,15 @@ def _more(result: Result, rule: RuleResult | None, step: str) -> str:
         twice = f"{max(1, 2 * campaign.executions)}" if option == "--executions" else f"{seconds}s"
         return f"run again with {option} {twice} (twice as much): {step}"
     return step or "see the reasons above"
+
+
+def _budget_for(wanted: float, had: float | None, result: Result) -> int:
+    """The budget that brings so many executions, where this run's brought ``had``: probes, marks and canaries take some of it."""
+    campaign = result.campaign
+    given = 0 if campaign is None else campaign.budget_executions or campaign.executions
+    if not had or given < had:
+        return math.ceil(wanted)
+    return 100 * math.ceil(wanted * given / had / 100)
 
 
 def _beside(step: str) -> str:

@@ -219,11 +219,23 @@ def test_a_difference_has_its_sign_and_its_unit() -> None:
     assert difference_interval(None, 0.02, "share", 0.95) == ""
 
 
+def test_a_plot_of_what_a_rule_compares_shows_what_is_allowed() -> None:
+    up = rise(0.05, 0.02, 0.08, "share", higher_is_worse=True, to=0.1, allowed=0.04)
+    down = rise(-0.05, -0.08, -0.02, "share", higher_is_worse=False, to=0.1, allowed=-0.04)
+    assert up.limit is not None
+    assert down.limit is not None
+    assert WIDTH / 2 < up.limit < up.value
+    assert (up.worse_from, round(up.worse_from + up.worse_width, 1)) == (up.limit, WIDTH)
+    assert down.value < down.limit < WIDTH / 2
+    assert (down.worse_from, down.worse_width) == (0.0, down.limit)
+    assert up.words.endswith("allowed +4.0 points.")
+
+
 def test_a_plot_of_a_difference_is_around_zero_and_says_which_side_is_worse() -> None:
     worse = rise(0.05, 0.02, 0.08, "share", higher_is_worse=True, to=0.1)
     assert worse.lower is not None
     assert WIDTH / 2 < worse.lower < worse.value < WIDTH
-    assert (worse.side, worse.worse_from) == ("worse", WIDTH / 2)
+    assert (worse.side, worse.worse_from, worse.worse_width, worse.limit) == ("worse", WIDTH / 2, WIDTH / 2, None)
     assert (
         rise(0.05, 0.02, 0.08, "share", higher_is_worse=False, to=0.1).side,
         rise(0.05, 0.0, 0.1, "share", higher_is_worse=True, to=0.1).side,
