@@ -204,6 +204,8 @@ def _why(still: tuple[str, ...], *, stopped: bool, judged: int, looks: int) -> s
         return "every quality rule was settled and every adequacy rule met, by intervals that may be looked at at any time"
     if still:
         return "not every rule was settled before the campaign ended"
+    if not looks and judged >= FIRST_LOOK:
+        return "the campaign ended before it was looked at for the first time"
     if not looks:
         return f"{judged} seed inputs had been judged when the campaign ended, and nothing is looked at before {FIRST_LOOK}"
     return "all was settled only when the campaign ended anyway"

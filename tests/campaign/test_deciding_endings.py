@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from known_model import Scene
 
+from gate.deciding import _why
 from gate.metrics.evidence import Evidence, JudgedSeed
 from gate.policy.load import LoadedPolicy
 from gate.policy.schema import Judging, Policy, Rule
@@ -94,3 +95,10 @@ def test_what_a_defect_ended_does_not_pass_even_where_no_rule_blocks_for_that_de
     assert found.rules[0].status == "pass"
     assert (found.verdict, found.exit_code) == (verdict, 0 if verdict == "pass" else 4)
     assert ("abort_on" in found.reasons[0]) is (stop == "abort")
+
+
+@pytest.mark.parametrize(
+    ("judged_by_then", "words"), [(3, "nothing is looked at before 16"), (64, "before it was looked at for the first time")]
+)
+def test_a_campaign_that_was_never_looked_at_says_why(judged_by_then: int, words: str) -> None:
+    assert words in _why((), stopped=False, judged=judged_by_then, looks=0)
