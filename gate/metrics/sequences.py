@@ -37,6 +37,7 @@ _STAKES: Floats = np.concatenate([2.0 ** -np.arange(12.0, 0.0, -1.0), [0.75, 1.0
 _LEAST = 1e-12  # candidates below are not told apart from zero
 _TOLERANCE = 1e-7  # of the logarithm of a bound
 _KEPT = 4_096  # intervals remembered: small slices are often alike
+_SHORT = 1_024  # observations: longer ones are hardly ever alike, and remembering them would take hundreds of megabytes
 
 
 def mean_sequence(values: Floats, confidence: float, *, support: Interval = (0.0, 1.0)) -> Interval:
@@ -55,7 +56,8 @@ def mean_sequence(values: Floats, confidence: float, *, support: Interval = (0.0
     least, greatest = support
     scaled = (np.asarray(values, dtype=np.float64) - least) / (greatest - least)
     _check(scaled, confidence)
-    lower, upper = _mean(np.ascontiguousarray(scaled).tobytes(), confidence)
+    mean = _mean if len(scaled) <= _SHORT else _mean.__wrapped__
+    lower, upper = mean(np.ascontiguousarray(scaled).tobytes(), confidence)
     return least + lower * (greatest - least), least + upper * (greatest - least)
 
 

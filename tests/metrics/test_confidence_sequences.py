@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
+from gate.metrics import sequences
 from gate.metrics.intervals import exact_share
 from gate.metrics.paired_intervals import paired_mean, relative_rise
 from gate.metrics.sequences import mean_sequence, quantile_sequence, ratio_sequence
@@ -196,3 +197,12 @@ def test_a_relative_rise_compares_shares_and_is_open_where_the_baseline_may_neve
     assert nothing == (-1.0, math.inf)
     with pytest.raises(ValueError, match="at least one"):
         relative_rise(np.zeros(0), np.zeros(0), 0.95, anytime=anytime)
+
+
+def test_only_short_sequences_are_remembered() -> None:
+    """Thousands of long ones would take hundreds of megabytes."""
+    rng = np.random.default_rng(23)
+    sequences._mean.cache_clear()
+    for n in (20, 5_000, 20_000):
+        mean_sequence((rng.random(n) < 0.1).astype(np.float64), 0.95)
+    assert sequences._mean.cache_info().currsize == 1
