@@ -108,7 +108,7 @@ def _plan(work: Work, seconds: float) -> tuple[int, int, str | None]:
     """Executions for each fault, how many are planted, and why not all kinds are."""
     share = work.policy.policy.arms.canaries
     if not share:
-        return 0, 0, "the policy gives canaries no share (arms.canaries)"
+        return 0, 0, "the policy of the run gave canaries no share (arms.canaries)"
     assert work.campaign is not None
     limited, counts = work.budget.settings.executions is not None, work.campaign.outcome.counts
     # A campaign that was decided early may have ended before its search had a turn; a clock ends what takes longer than this allows.

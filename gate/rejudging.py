@@ -12,6 +12,7 @@ from typing import Any
 
 from gate.afterwards import evaluate_again
 from gate.errors import GateError
+from gate.report.words import sentence
 from gate.result import Result, RuleResult, Status, Verdict
 
 __all__ = ["Changed", "Rejudged", "as_json", "changes", "in_words", "rejudge"]
@@ -92,11 +93,21 @@ def in_words(runs: Sequence[Rejudged]) -> Iterator[str]:
             f"{one.before.verdict} -> {one.after.verdict}" if one.before.verdict != one.after.verdict else f"{one.after.verdict} as before"
         )
         yield f"{one.run}: {moved}  ({one.before.candidate.resolved_uri})"
+        alike: dict[tuple[Status | None, Status | None, str], list[Changed]] = {}
         for change in one.changed:
-            why = f". {change.explanation}" if change.explanation else ""
-            yield f"  {change.rule}: {_said(change.before)} -> {_said(change.after)}{why}"
+            alike.setdefault((change.before, change.after, _reason(change)), []).append(change)
+        for (was, now, reason), changes_ in alike.items():
+            said = changes_[0].explanation if len(changes_) == 1 else sentence(reason)
+            names = ", ".join(change.rule for change in changes_)
+            yield f"  {names}: {_said(was)} -> {_said(now)}{f'. {said}' if said else ''}"
     if len(runs) > 1:
         yield _summary(runs)
+
+
+def _reason(change: Changed) -> str:
+    """What several rules may have in common: why their metrics are missing. Of a rule that was judged, all that it says."""
+    _, missing, reason = change.explanation.partition(" could not be computed: ")
+    return reason if missing else change.explanation
 
 
 def _said(status: Status | None) -> str:

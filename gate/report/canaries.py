@@ -36,10 +36,12 @@ def silence_in_words(result: Result) -> str | None:
         if tried < _FEW:
             return f"The search found {said} planted on purpose. So few say little: a larger budget plants more kinds."
         return f"The search found {said} planted on purpose: where it found nothing, faults as plain as these are unlikely to be there."
-    missed = tried - found
+    each = result.canaries.executions_each if result.canaries else 0
+    given = f", with at most {count(each)} executions for each" if each else ""
+    kinds, them = ("kind", "it") if tried - found == 1 else ("kinds", "them")
     return (
-        f"The search found {count(found)} of {count(tried)} faults planted on purpose. It would miss a real fault of the "
-        f"{'kind' if missed == 1 else 'kinds'} that it missed here, too: its silence says nothing about {'it' if missed == 1 else 'them'}."
+        f"The search found {count(found)} of {count(tried)} faults planted on purpose{given}. A real fault of the {kinds} that it missed "
+        f"may be missed, too: that it found none says little about {them}."
     )
 
 

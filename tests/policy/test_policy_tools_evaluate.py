@@ -15,7 +15,8 @@ from gate.errors import OutputError, UsageError
 from gate.metrics.evidence import Evidence, JudgedSeed
 from gate.policy.load import load_policy
 from gate.record import judged
-from gate.result import ModelInfo, Result, Verdict
+from gate.rejudging import Rejudged, in_words
+from gate.result import ModelInfo, Result, RuleResult, Status, Verdict
 
 SEEDS = 200
 
@@ -86,6 +87,30 @@ def code_of(*arguments: str) -> int:
     with pytest.raises(SystemExit) as ended:
         main(["evaluate", *arguments])
     return int(ended.value.code or 0)
+
+
+def test_rules_that_miss_their_metrics_for_one_reason_are_told_together(tmp_path: Path) -> None:
+    missing = "%s could not be computed: the run's mutants were made under another domain; the policy needs it."
+    model = ModelInfo(uri="m", resolved_uri="m")
+
+    def run(**rules: tuple[Status, str]) -> Result:
+        told = [
+            RuleResult(
+                id=name, metric="defect_rate", kind="quality", status=status, value=None, unit="share", threshold="> 0.2", explanation=why
+            )
+            for name, (status, why) in rules.items()
+        ]
+        return Result(verdict=Verdict.INCONCLUSIVE, exit_code=4, candidate=model, rules=tuple(told))
+
+    before = run(a=(Status.PASS, ""), b=(Status.PASS, ""), c=(Status.FAIL, ""), d=(Status.PASS, ""))
+    open_ = Status.INCONCLUSIVE
+    after = run(a=(open_, missing % "x"), b=(open_, missing % "y"), c=(open_, missing % "z"), d=(open_, "x is 3 %."))
+    lines = list(in_words([Rejudged(tmp_path, before, after, None)]))[1:]
+    assert lines == [
+        "  a, b: pass -> inconclusive. The run's mutants were made under another domain; the policy needs it.",
+        f"  c: fail -> inconclusive. {missing % 'z'}",
+        "  d: pass -> inconclusive. x is 3 %.",
+    ]
 
 
 def test_several_old_runs_are_told_with_what_changed_and_how_many_would_be_blocked(runs: list[str], policies: dict[str, str]) -> None:
