@@ -7,6 +7,7 @@ asks for it, each mutant is answered several times; see ``gate.campaign.repeated
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -41,6 +42,20 @@ def blind_steps(domain: InputDomain, keys: np.ndarray, slots: int) -> Steps:
 def _own(keys: np.ndarray, slots: int) -> np.ndarray:
     own: np.ndarray = hashed(keys[:, None], np.arange(slots, dtype=np.uint64)).reshape(-1)
     return own
+
+
+def _distinct(seeds: np.ndarray, seed_ids: Sequence[str]) -> list[int]:
+    """Positions of the seed inputs, of those with the same content the one of the least identity.
+
+    One seed input is one observation: a picture that stands ten times in the data would count as ten, and narrow every interval.
+    """
+    least: dict[bytes, int] = {}
+    for seed, x in enumerate(seeds):
+        content = hashlib.blake2b(x.tobytes(), digest_size=16).digest()
+        known = least.setdefault(content, seed)
+        if seed_ids[seed] < seed_ids[known]:
+            least[content] = seed
+    return list(least.values())
 
 
 def _operators(domain: InputDomain, own: np.ndarray) -> np.ndarray:
@@ -81,7 +96,7 @@ class _Taken:
 
 
 class JudgingArm:
-    """Hands out whole seed inputs until none is left.
+    """Hands out whole seed inputs until none is left, each content once.
 
     Args:
         domain: operators and validity.
@@ -124,7 +139,7 @@ class JudgingArm:
         # Each seed input has a place of its own, whatever the others are: two models that start from different seed inputs, because
         # they classify others correctly, are judged on those they share in the same order.
         places = [(integer(campaign_seed, "judging", "order", identity), identity) for identity in seed_ids]
-        eligible = [seed for seed in range(len(seeds)) if half == "all" or half_of(seed_ids[seed]) == half]
+        eligible = [seed for seed in _distinct(seeds, seed_ids) if half == "all" or half_of(seed_ids[seed]) == half]
         self._order = np.array(sorted(eligible, key=lambda seed: places[seed]), dtype=np.int64)
         self._keys = np.array([key(campaign_seed, "judging", identity) for identity in seed_ids], dtype=np.uint64)
         self._next = 0

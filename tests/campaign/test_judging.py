@@ -53,6 +53,19 @@ def test_neither_the_order_in_the_file_nor_the_step_size_changes_anything() -> N
     assert drawn(np.arange(24), at_most=11) == usual
 
 
+def test_a_picture_that_stands_several_times_in_the_data_is_one_observation() -> None:
+    x, y = images(24)
+    again = np.concatenate([np.arange(24), np.repeat(np.arange(6), 9)])
+    for order in (again, np.random.default_rng(2).permutation(again)):
+        arm = JudgingArm(DOMAIN, x[order], sample_ids(x[order], y[order]), 4, 5)
+        batch = arm.propose(0, 10_000)
+        assert batch is not None
+        taken = [x[order][seed].tobytes() for seed in batch.seeds[::4]]
+        assert len(set(taken)) == len(taken) == 24
+        usual = [bytes(row) for row in batch.x[:8].reshape(8, -1)]
+        assert usual == [mutant for _, mutants, _ in drawn(np.arange(24))[:2] for mutant in mutants]
+
+
 def test_a_model_that_starts_from_fewer_seed_inputs_is_judged_on_the_others_alike() -> None:
     kept = np.array([row for row in range(24) if row not in (3, 7, 20)])
     fewer = drawn(kept)
