@@ -95,8 +95,14 @@ class _Needs:
 def _needs(rule: Rule, key: Key, models: Sequence[MetricAt]) -> _Needs:
     metrics = [metric_at(rule.metric, rule.confidence or _STANDARD) for metric_at in models]
     found = [_need(rule, key, metric) for metric in metrics]
-    reasons = [metric.reason if key == "fail" else metric.paired_reason for metric in metrics]
+    reasons = [(metric.reason if key == "fail" else metric.paired_reason) or _too_few(rule, metric) for metric in metrics]
     return _Needs(tuple(need for need in found if need is not None), len(models), next(filter(None, reasons), "").rstrip("."))
+
+
+def _too_few(rule: Rule, metric: Metric) -> str | None:
+    if rule.slice is not None or metric.value is None or metric.n is None or metric.n >= (rule.min_samples or 0):
+        return None
+    return f"{metric.n} samples, and the rule needs {rule.min_samples}: give a larger budget"
 
 
 def _need(rule: Rule, key: Key, metric: Metric) -> _Need | None:

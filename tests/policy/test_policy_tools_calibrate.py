@@ -142,6 +142,9 @@ def test_a_limit_that_the_runs_can_not_speak_about_is_left_and_it_is_said_why(tm
     assert found["rate"].limit is None
     assert "only 0 of 6 models have a value for it (the run's mutants were made under another domain" in found["rate"].method
     assert found["clean"].limit is not None
+    policy = loaded(tmp_path, POLICY.replace("min_samples: 50", f"min_samples: {SEEDS + 1}"))
+    found = {one.rule: one for one in calibrate(policy, read_runs(runs), false_block=0.05, today=TODAY).proposals}
+    assert f"({SEEDS} samples, and the rule needs {SEEDS + 1}: give a larger budget)" in found["rate"].method
 
 
 def test_models_that_lack_evidence_are_told_apart_from_blocked_ones(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_rules_that_miss_their_metrics_for_one_reason_are_told_together(tmp_path
             )
             for name, (status, why) in rules.items()
         ]
-        return Result(verdict=Verdict.INCONCLUSIVE, exit_code=4, candidate=model, rules=tuple(told))
+        return Result(verdict=Verdict.INCONCLUSIVE, exit_code=4, reasons=("r",), candidate=model, rules=tuple(told))
 
     before = run(a=(Status.PASS, ""), b=(Status.PASS, ""), c=(Status.FAIL, ""), d=(Status.PASS, ""))
     open_ = Status.INCONCLUSIVE
