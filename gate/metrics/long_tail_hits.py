@@ -30,7 +30,7 @@ def long_tail_hit_rate(evidence: Evidence, confidence: float) -> Metric:
     natural = [defect for defect in evidence.defects if defect.natural]
     decided = [defect for defect in natural if defect.recurs_in_long_tail is not None]
     n = len(decided)
-    if n < MIN_DEFECTS:
+    if n < MIN_DEFECTS and not (errors < MIN_ERRORS and len(natural) >= MIN_DEFECTS):  # with too few errors, nothing was compared
         undecided = f" ({len(natural) - n} more could not be compared)" if len(natural) > n else ""
         return missing(name, f"the search found {n} natural defects{undecided}; {MIN_DEFECTS} are needed", n=n, evidence=evidence)
     if errors < MIN_ERRORS:

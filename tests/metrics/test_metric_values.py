@@ -262,6 +262,11 @@ def test_long_tail_hit_rate_is_null_where_too_little_can_be_compared(found: int,
     assert reason in (metric.reason or "")
 
 
+def test_too_few_errors_are_the_reason_where_for_that_nothing_was_compared() -> None:
+    given = evidence(defects=defects(*map(str, range(45)), recurs_in_long_tail=None), long_tail=long_tail(19))
+    assert "gets 19 long-tail samples wrong; 20 are needed" in (compute(given)["long_tail_hit_rate"].reason or "")
+
+
 def test_long_tail_hit_rate_appears_at_exactly_ten_defects_and_twenty_errors() -> None:
     given = evidence(defects=defects(*map(str, range(10)), recurs_in_long_tail=True), long_tail=long_tail(20))
     metric = compute(given)["long_tail_hit_rate"]
