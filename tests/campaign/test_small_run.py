@@ -52,7 +52,10 @@ class Run:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     base = tmp_path_factory.mktemp("small run")
     trapped, sound = save(Stripes(trap=TRAP).eval(), base / "trapped"), save(Stripes().eval(), base / "sound")
+    arms = "arms: {judging: 0.3, random: 0.05, noise: 0.02, marks: 0.1, canaries: 0}"  # so that the search has its executions to the last
+    (base / "policy.yaml").write_text(f"version: 1\nname: small\nextends: [baseline]\n{arms}\n")
     settings = {
+        "policy": str(base / "policy.yaml"),
         "model": str(trapped),
         "classes": CLASSES,
         "data": {"seeds": str(write_npz(base / "seeds.npz"))},
