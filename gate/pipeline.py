@@ -57,6 +57,7 @@ from gate.opening import open_campaign
 from gate.oracles import panel
 from gate.paired import PairedJudge, baseline_model, note_known
 from gate.planting import plant_canaries, reserve_for_canaries
+from gate.policy.doubts import doubts
 from gate.policy.load import LoadedPolicy, load_policy
 from gate.policy.positive import check_positive
 from gate.policy.watched import watched
@@ -137,6 +138,8 @@ def run(settings: Settings, *, observers: Sequence[Observer] = (), stop: Callabl
     started_at = datetime.now(UTC).isoformat(timespec="seconds")
     work = Work(settings, policy, folder, budget, Deadline(budget, stop), events, started_at, environment=_environment())
     events.emit("budget", **budget.settings.model_dump())
+    for doubt in doubts(policy, budget.settings, today=datetime.now(UTC).date()):
+        events.emit("policy_doubt", rule=doubt.rule, text=doubt.text, where=doubt.where, hint=doubt.hint)
     with work.pause.signals():
         return _carried_out(work)
 

@@ -145,6 +145,9 @@ class Progress:
             self._take_state(event)
         elif kind == "preflight" and event["status"] != "ok":
             self._say(f"{event['name']}: {event['seen']}. {event['advice']}", "yellow" if event["status"] == "note" else "bold red")
+        elif kind == "policy_doubt":
+            about = f"{event['rule']}: " if event["rule"] else ""
+            self._say(f"policy, {event['where']}: {about}{event['text']} {event['hint']}", "yellow")
 
     def _take_state(self, event: dict[str, Any]) -> None:
         self._state = str(event["state"])

@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from gate.cli.policy import command
+from gate.config import BudgetSettings
 from gate.errors import PolicyError
 from gate.policy import load_policy, shipped_policies
 from gate.policy.check import Finding, check
+from gate.policy.doubts import doubts
 
 TODAY = datetime.date(2026, 11, 30)
 FINE = '{id: fine, metric: defect_rate, fail: "> 0.2", confidence: 0.95}'
@@ -239,6 +241,18 @@ def test_an_inherited_rule_whose_name_is_misspelt_is_named(tmp_path: Path) -> No
         load_policy(str(policy(tmp_path, "{id: defect_rate, fail: 0.1}", "extends: [baseline]\n")))
     assert "no policy that this one extends has a rule of that name" in refused.value.what
     assert refused.value.hint == "Did you mean 'defect-rate'?"
+
+
+def test_a_run_is_told_beforehand_what_its_budget_or_any_can_not_decide(tmp_path: Path) -> None:
+    turned = '{id: turned, metric: clean_accuracy, fail: "> 0.9"}'
+    loaded = load_policy(str(policy(tmp_path, f"{FINE[:-1]}, min_samples: 100}}\n{turned}", "budget: {executions: 5000}\n")))
+    told = {
+        given: {one.rule: one.text for one in doubts(loaded, BudgetSettings(executions=given), today=TODAY)} for given in (600, 5000, None)
+    }
+    assert [set(told[given]) for given in (600, 5000, None)] == [{"fine", "turned"}, {"turned"}, {"turned"}]
+    assert (
+        told[600]["fine"] == "min_samples is 100, and there are 22 seed inputs, which the budget of this run judges at most: never decided."
+    )
 
 
 def test_more_canaries_than_there_are_can_not_be_asked_for(tmp_path: Path) -> None:

@@ -28,3 +28,12 @@ def test_the_end_and_its_reason_are_said_at_once(event: dict[str, Any], expected
         shown.observe({"event": "ended", **event})
     assert isinstance(console.file, io.StringIO)
     assert expected in console.file.getvalue()
+
+
+def test_what_a_policy_can_not_decide_is_said_before_the_campaign() -> None:
+    text = io.StringIO()
+    with Progress(Console(file=text, width=200)) as shown:
+        shown.observe(
+            {"event": "policy_doubt", "rule": "r", "text": "It can never hold.", "where": "p.yaml:5", "hint": "Move [bold]the[/] limit."}
+        )
+    assert "policy, p.yaml:5: r: It can never hold. Move [bold]the[/] limit." in text.getvalue()
