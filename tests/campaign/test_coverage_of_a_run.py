@@ -134,7 +134,7 @@ def test_a_stalled_search_is_said_and_can_end_the_run(model: Path, tmp_path: Pat
     assert ended.campaign is not None
     assert ended.campaign.stop_reason == "saturated"
     assert 100 <= ended.campaign.stalled_for < 200
-    assert ended.campaign.executions < 400
+    assert ended.campaign.executions - ended.campaign.arms["canaries"].executions < 400  # those come after it
     # The budget is not what was short.
     assert "coverage no longer grew; a larger budget alone changes nothing" in ended.next_steps[0]
     assert "Give a larger budget." not in ended.next_steps
