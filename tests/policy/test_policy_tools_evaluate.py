@@ -184,3 +184,12 @@ def test_what_a_run_says_of_its_model_can_not_act_on_the_terminal(runs: list[str
     done = CliRunner().invoke(command, [*runs, "--policy", policies["tight"]])
     assert "\x1b" not in done.output
     assert "\\x1b[31m" in done.output
+
+
+def test_evidence_that_does_not_fit_together_is_no_verdict(
+    runs: list[str], policies: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(runs[0]) / "campaign" / "evidence.json"
+    path.write_text(path.read_text().replace('"crashes":0', '"crashes":-4'))
+    assert code_of(runs[0], "--policy", policies["tight"]) == OutputError.exit_code
+    assert "damaged: crashes is below 0" in capsys.readouterr().err
