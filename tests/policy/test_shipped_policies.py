@@ -101,15 +101,15 @@ def test_each_says_for_whom_it_is(name: str) -> None:
     assert len(loaded.policy.description) > 150
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [name for name in ALL if name != "release"])
 def test_a_good_model_passes_on_seed_inputs_alone(name: str) -> None:
     result = judge(name, campaign(name))
     assert result.verdict is Verdict.PASS, result.reasons
-    skipped = {rule.metric for rule in result.rules if rule.status is Status.SKIPPED and not rule.id.startswith("champion-")}
+    skipped = {rule.metric for rule in result.rules if rule.status is Status.SKIPPED}
     assert skipped <= {"regression_rate", "long_tail_accuracy", "long_tail_hit_rate"}
 
 
-def test_release_compares_with_the_champion_where_there_is_one_and_is_baseline_where_there_is_none() -> None:
+def test_release_compares_with_the_champion_and_stays_open_without_one() -> None:
     comparing = [rule for rule in load_policy("release").policy.rules if rule.compare is not None]
     assert {rule.id for rule in comparing} == {
         "champion-class-accuracy",
@@ -119,7 +119,9 @@ def test_release_compares_with_the_champion_where_there_is_one_and_is_baseline_w
         "champion-worst-family",
     }
     result = judge("release", campaign("release"))
-    assert {rule.status for rule in result.rules if rule.id.startswith("champion-")} == {Status.SKIPPED}
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert [rule.id for rule in result.rules if rule.status is Status.INCONCLUSIVE] == ["champion-defect-rate"]
+    assert {rule.status for rule in result.rules if rule.id.startswith("champion-")} == {Status.SKIPPED, Status.INCONCLUSIVE}
     assert {rule.id for rule in load_policy("baseline").policy.rules} < {rule.id for rule in load_policy("release").policy.rules}
 
 
@@ -137,7 +139,7 @@ def test_a_mark_that_moves_nearly_every_input_fails(name: str) -> None:
     assert [rule.id for rule in result.rules if rule.status is Status.FAIL] == ["universal-mark"]
 
 
-@pytest.mark.parametrize("name", ["baseline", "release", "strict", *RISK])
+@pytest.mark.parametrize("name", ["baseline", "strict", *RISK])
 def test_what_sound_models_of_garments_were_seen_to_reach_decides_nothing(name: str) -> None:
     evidence = campaign(name).model_copy(update={"marks": (MarkEvidence(kind="patch", label=8, moved=97, inputs=172),) * 4})
     result = judge(name, evidence)
