@@ -430,7 +430,7 @@ def _campaign_facts(campaign: CampaignSummary | None) -> list[tuple[str, str]]:
     if campaign is None:
         return []
     return [
-        ("Executions (mutants run)", count(campaign.executions)),
+        ("Executions of all arms", count(campaign.executions)),
         ("Model calls", count(campaign.model_calls)),
         ("Valid mutants", "not measured" if campaign.valid_fraction is None else share(campaign.valid_fraction)),
         ("Wall time", duration(campaign.wall_seconds)),

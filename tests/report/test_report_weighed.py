@@ -232,6 +232,14 @@ def test_a_plot_of_what_a_rule_compares_shows_what_is_allowed() -> None:
     assert up.words.endswith("allowed +4.0 points.")
 
 
+def test_the_page_draws_what_a_rule_allows_where_its_distance_says(tmp_path: Path) -> None:
+    result = make_run(tmp_path, Verdict.FAIL, 3)
+    (rule,) = [rule for rule in result.rules if rule.id == "no-worse"]
+    page = html.render(result.model_copy(update={"rules": (rule,)}), tmp_path)
+    assert (rule.paired.rise if rule.paired else None, rule.distance) == (pytest.approx(0.062), pytest.approx(-0.042))
+    assert "allowed +2.0 points." in page.replace("\u00a0", " ")
+
+
 def test_a_plot_of_a_difference_is_around_zero_and_says_which_side_is_worse() -> None:
     worse = rise(0.05, 0.02, 0.08, "share", higher_is_worse=True, to=0.1)
     assert worse.lower is not None
