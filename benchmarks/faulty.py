@@ -203,7 +203,8 @@ def _confused(seed: int, attempt: int, data: Data) -> nn.Module:
     return fit(seed, extra=extra, families=(), data=data)
 
 
-_LEFT = (0.10, 0.05, 0.16, 0.03, 0.22, 0.07, 0.28, 0.06, 0.08, 0.12, 0.02, 0.04)  # of a class, as nobody can know what makes it lose ten points
+# Shares of a class: nobody can know what makes it lose ten points.
+_LEFT = (0.10, 0.05, 0.16, 0.03, 0.22, 0.07, 0.28, 0.06, 0.08, 0.12, 0.02, 0.04)
 
 
 def _forgotten_class(seed: int) -> int:
