@@ -15,6 +15,7 @@ SHARE_PER_EXECUTION = "share per execution"
 COUNT = "count"
 SEVERITY = "severity"  # 0 to 1; 1 is the policy's limit of what a person would still label the same
 PER_DEVICE_HOUR = "per device-hour"
+PER_MISTAKE = "per mistake of the baseline"
 PER_1K = "per 1,000 executions"
 
 
@@ -195,6 +196,15 @@ _SPECS = (
         to_measure="Name the model in production with --baseline, and give a budget that lasts until it has been run, too.",
         slices=("class", "family", "long_tail_kind"),
         interval=True,
+    ),
+    MetricSpec(
+        name="flips_per_mistake",
+        unit=PER_MISTAKE,
+        kind="quality",
+        meaning="How many samples the candidate newly gets wrong for each that the baseline gets wrong, on the same inputs.",
+        higher_is_worse=True,
+        next_step="Look at the samples that flipped before replacing the baseline.",
+        to_measure="Name the model in production with --baseline, and give a budget that lasts until it has been run, too.",
     ),
     MetricSpec(
         name="robust_margin_p05",

@@ -20,7 +20,7 @@ from gate.metrics.counts import (
 )
 from gate.metrics.coverage_gain import coverage_gain, coverage_gain_per_iteration
 from gate.metrics.evidence import Evidence
-from gate.metrics.flips import negative_flip_rate
+from gate.metrics.flips import flips_per_mistake, negative_flip_rate
 from gate.metrics.judging import defect_rate, mutant_failure_rate, robust_margin_p05
 from gate.metrics.long_tail_hits import long_tail_hit_rate
 from gate.metrics.marks import universal_mark_rate
@@ -45,6 +45,7 @@ _MEASURES: dict[str, Callable[[Evidence, float], Metric]] = {
     "clean_accuracy": clean_accuracy,
     "long_tail_accuracy": long_tail_accuracy,
     "negative_flip_rate": negative_flip_rate,
+    "flips_per_mistake": flips_per_mistake,
     "robust_margin_p05": robust_margin_p05,
     "root_causes": root_causes,
     "crashes": crashes,

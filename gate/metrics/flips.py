@@ -1,4 +1,4 @@
-"""``negative_flip_rate``: what the baseline gets right and the candidate gets wrong.
+"""``negative_flip_rate`` and ``flips_per_mistake``: what the baseline gets right and the candidate gets wrong.
 
 A negative flip is a sample that the old model classifies rightly and the new one does not. Source: S. Yan et al., "Positive-Congruent
 Training: Towards Regression-Free Model Updates", CVPR 2021.
@@ -7,6 +7,10 @@ There are three kinds of samples: the clean set, the long-tail set, and the muta
 each kind the rate is a mean over inputs: of the first two the share of samples that flip, of the third the mean, over seed inputs, of the
 share of valid mutants that flip. The metric is the mean of these parts, each weighing the same: were all samples thrown together, a larger
 budget, which brings more mutants, would move the rate by itself.
+
+How many flips there are between two sound models follows from how hard the task is: where one model in ten answers is wrong, another one of
+the same quality is wrong elsewhere. So a limit of the rate fits one task only. Divided by the baseline's own mistakes, it can be carried
+from one task to another: two models that share no mistake and make equally many have one flip for each.
 """
 
 from __future__ import annotations
@@ -24,11 +28,11 @@ from gate.metrics.reweighting import Interval, reweighted_mean
 from gate.metrics.sequences import mean_sequence
 from gate.result import Metric
 
-__all__ = ["negative_flip_rate"]
+__all__ = ["flips_per_mistake", "negative_flip_rate"]
 
 Floats = NDArray[np.float64]
 
-_NAME = "negative_flip_rate"
+_NAME, _RATIO = "negative_flip_rate", "flips_per_mistake"
 _CLEAN, _TAIL, _JUDGING = "clean", "long_tail", "judging"
 
 
@@ -64,6 +68,30 @@ def negative_flip_rate(evidence: Evidence, confidence: float) -> Metric:
     return of(parts).model_copy(update={"slices": {by: some for by, some in slices.items() if some}, "extra": extra})
 
 
+def flips_per_mistake(evidence: Evidence, confidence: float) -> Metric:
+    """``negative_flip_rate`` over the baseline's own rate of mistakes, which is the mean of the same parts. It has no interval.
+
+    Args:
+        confidence: of the rate's interval, which decides nothing here.
+    """
+    rate = negative_flip_rate(evidence, confidence)
+    if rate.value is None:
+        return missing(_RATIO, rate.reason or "negative_flip_rate could not be computed", n=rate.n)
+    mistakes = _mistakes(evidence)
+    if mistakes == 0:
+        return missing(_RATIO, "the baseline makes no mistake on the samples that both were run on", n=rate.n)
+    return measured(_RATIO, rate.value / mistakes, n=rate.n or 0, extra={"baseline_mistakes": mistakes})
+
+
+def _mistakes(evidence: Evidence) -> float:
+    """The mean, over the parts of the rate, of the share of samples on which the baseline is wrong."""
+    assert evidence.baseline is not None
+    wrong = [1 - float(np.mean(evidence.baseline.correct)), float(_judging(pairs_of(evidence), flipped=False).mean())]
+    if evidence.long_tail is not None and evidence.long_tail.labels:
+        wrong.append(float(np.mean(np.array(evidence.baseline.long_tail) != np.array(evidence.long_tail.labels))))
+    return sum(wrong) / len(wrong)
+
+
 def _what_is_missing(evidence: Evidence, clean: Floats | None, tail: Floats | None, pairs: Sequence[Pair]) -> str | None:
     """Why a part that the run should have is not there: a rate of fewer parts would be another rate."""
     assert evidence.baseline is not None
@@ -97,12 +125,13 @@ def _tail(evidence: Evidence) -> Floats | None:
     return np.asarray((theirs == labels) & (np.array(evidence.long_tail.predicted) != labels), dtype=np.float64)
 
 
-def _judging(pairs: Sequence[Pair]) -> Floats:
-    """[n] the share of each seed input's mutants that flip."""
+def _judging(pairs: Sequence[Pair], *, flipped: bool = True) -> Floats:
+    """[n] the share of each seed input's mutants that flip, or on which the baseline fails."""
     shares = []
     for pair in pairs:
         ours, theirs = pair.failures(lambda seed, mutant: mutant.failed)
-        shares.append(sum(mine and not known for mine, known in zip(ours, theirs, strict=True)) / len(ours))
+        counted = [mine and not known for mine, known in zip(ours, theirs, strict=True)] if flipped else theirs
+        shares.append(sum(counted) / len(counted))
     return np.array(shares, dtype=np.float64)
 
 

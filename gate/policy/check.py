@@ -135,7 +135,9 @@ def _without_positive(rule: Rule, loaded: LoadedPolicy) -> Iterator[Finding]:
 
 
 def _without_baseline(rule: Rule, loaded: LoadedPolicy) -> Iterator[Finding]:
-    if (rule.compare is not None or rule.metric == "negative_flip_rate") and "on_missing" not in rule.model_fields_set:
+    if (
+        rule.compare is not None or rule.metric in ("negative_flip_rate", "flips_per_mistake")
+    ) and "on_missing" not in rule.model_fields_set:
         key = "compare" if rule.compare is not None else "metric"
         yield Finding(
             "warning",

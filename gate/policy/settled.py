@@ -40,6 +40,7 @@ WHEN: dict[str, When] = {
     "crashes": "campaign",
     "nonfinite_outputs": "campaign",
     "flaky_findings": "campaign",
+    "flips_per_mistake": "campaign",
     # Known before the campaign, measured after it, or a matter of time: not waited for.
     "preflight_faults": "elsewhere",
     "clean_accuracy": "elsewhere",

@@ -23,7 +23,7 @@ _OF_ORACLE = {
     "backend_disagreements": ("batch_dependence", "numeric_path"),
     "universal_mark_rate": ("universal_mark",),
 }
-_RATES = ("defect_rate", "mutant_failure_rate", "confident_error_rate", "missed_positive_rate", "negative_flip_rate")
+_RATES = ("defect_rate", "mutant_failure_rate", "confident_error_rate", "missed_positive_rate", "negative_flip_rate", "flips_per_mistake")
 _JUDGED = (*_RATES, "robust_margin_p05")
 _SEARCHED = ("defect_density", "defects_per_1k_executions")
 
@@ -91,7 +91,7 @@ def _fits(name: str, defect: Defect, case: Case) -> bool:
             return defect.predicted is not None and (defect.confidence_after or 0.0) >= CONFIDENT
         case "missed_positive_rate":
             return defect.label in case.positive and defect.predicted not in case.positive
-        case "negative_flip_rate":
+        case "negative_flip_rate" | "flips_per_mistake":
             return defect.baseline is not None and defect.baseline == defect.label
     return True
 

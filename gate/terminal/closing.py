@@ -32,12 +32,20 @@ _LABEL = 12
 _OPTION = re.compile(r"--[a-z][a-z-]*(?: [0-9][^\s,;)]*)?")
 _SAMPLES = re.compile(r"About [\d,]+ .*? would decide it|[\d,]+ seed inputs are needed, [\d,]+ were judged")
 _STOPPED_BY = {"wall": "--budget", "device": "--device-budget", "executions": "--executions"}
-_WITHOUT_DEFECTS = ("clean_accuracy", "long_tail_accuracy", "negative_flip_rate", "preflight_faults", "regression_rate")
+_WITHOUT_DEFECTS = (
+    "clean_accuracy",
+    "flips_per_mistake",
+    "long_tail_accuracy",
+    "negative_flip_rate",
+    "preflight_faults",
+    "regression_rate",
+)
 _SET_OF = {  # the option that brings more of what a metric is measured on, where executions bring none
     "clean_accuracy": "--seeds",
     "long_tail_accuracy": "--long-tail",
     "long_tail_hit_rate": "--long-tail",
     "negative_flip_rate": "--seeds",
+    "flips_per_mistake": "--seeds",
     "regression_rate": "--previous",
 }
 
@@ -241,7 +249,12 @@ def _more(result: Result, rule: RuleResult | None, step: str) -> str:
     limit = limit_of(rule) if rule is not None else None
     if rule is not None and rule.metric == "executions" and limit is not None and not limit.upper:
         return f"run again with --executions {_budget_for(limit.limit, rule.value, result)} or more"
-    if rule is not None and rule.value is None and result.baseline is None and (rule.compare or rule.metric == "negative_flip_rate"):
+    if (
+        rule is not None
+        and rule.value is None
+        and result.baseline is None
+        and (rule.compare or rule.metric in ("negative_flip_rate", "flips_per_mistake"))
+    ):
         return "run again with --baseline, such as models:/NAME@champion"
     if rule is not None and rule.metric in _SET_OF:
         return f"run again with {'' if rule.value is None else 'more in '}{_SET_OF[rule.metric]}{_beside(step)}"

@@ -29,6 +29,7 @@ NAMES = [
     "clean_accuracy",
     "long_tail_accuracy",
     "negative_flip_rate",
+    "flips_per_mistake",
     "robust_margin_p05",
     "universal_mark_rate",
     "root_causes",

@@ -186,3 +186,31 @@ def test_the_interval_holds_in_at_least_94_of_100_trials(decide: Literal["end", 
         assert metric.upper is not None
         held += metric.lower <= truth <= metric.upper
     assert held >= 0.94 * trials
+
+
+def test_flips_are_put_beside_the_mistakes_that_the_baseline_makes_on_the_same_samples() -> None:
+    metrics = compute(evidence())
+    # clean: two of eight; long-tail: the last two of four are wrong; judged: the second of a, the first of b and the first of c
+    mistakes = (2 / 8 + 1 / 4 + 1 / 2) / 3
+    found = metrics["flips_per_mistake"]
+    assert found.extra == {"baseline_mistakes": pytest.approx(mistakes)}
+    rate = metrics["negative_flip_rate"].value
+    assert rate is not None
+    assert found.value == pytest.approx(rate / mistakes)
+    assert found.lower is None
+
+
+def test_a_baseline_without_a_mistake_gives_nothing_to_divide_by() -> None:
+    perfect = BaselineEvidence(
+        correct=(True,) * 8,
+        long_tail=(0, 0, 1, 1),
+        judged={name: beside(label, (False, False)) for name, label in (("a", 0), ("b", 0), ("c", 1))},
+    )
+    found = compute(evidence(baseline=perfect))["flips_per_mistake"]
+    assert found.value is None
+    assert found.reason == "the baseline makes no mistake on the samples that both were run on"
+
+
+def test_without_a_baseline_there_are_no_flips_per_mistake_either() -> None:
+    found = compute(evidence(baseline=None))["flips_per_mistake"]
+    assert (found.value, found.reason) == (None, "no baseline was given")
