@@ -179,7 +179,7 @@ def _searching_only(settings: Settings, out: Path) -> str:
         "version: 1",
         "name: search-only",
         f"extends: [{json.dumps(str(base.resolve()) if base.exists() else settings.policy)}]",
-        "arms: {judging: 0, random: 0, noise: 0, probes: 0, marks: 0}",
+        "arms: {judging: 0, random: 0, noise: 0, probes: 0, marks: 0, canaries: 0}",
     )
     write_text(path, "\n".join(lines) + "\n")
     return str(path)

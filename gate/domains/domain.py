@@ -93,6 +93,9 @@ class InputDomain(Protocol):
     def valid(self, mutants: np.ndarray, seeds: np.ndarray, recipes: Sequence[Recipe]) -> np.ndarray:
         """bool [N]: within what a person would still label the same."""
 
+    def by_limits_alone(self) -> InputDomain:
+        """The same without a model that is asked whether mutants are valid: for what takes thousands of mutants and decides about none."""
+
     @property
     def value_range(self) -> tuple[float, float]:
         """Lowest and highest value of a file."""

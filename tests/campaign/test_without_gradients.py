@@ -50,7 +50,7 @@ def test_a_model_without_gradients_is_searched_by_its_answers_alone(model: type[
         if family not in ("chain", "marks")
     }
     domain["adversarial"]["boundary"] = 0.3
-    policy = {"version": 1, "name": "few operators", "extends": ["baseline"], "domain": domain}
+    policy = {"version": 1, "name": "few operators", "extends": ["baseline"], "domain": domain, "arms": {"canaries": 0}}
     (tmp_path / "policy.yaml").write_text(json.dumps(policy))
     folder = ran(tmp_path, model(TRAP), policy=str(tmp_path / "policy.yaml"))
     searched = [defect for defect in Result.load(folder).defects if defect.arm == "search"]

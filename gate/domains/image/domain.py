@@ -49,6 +49,10 @@ class ImageDomain:
         self._range = value_range
         self._validity = ValidityCheck(limits, value_range)
 
+    def by_limits_alone(self) -> ImageDomain:
+        """The same without its validator."""
+        return ImageDomain(self._limits, self._shape, self._dtype, self._range)
+
     @property
     def value_range(self) -> tuple[float, float]:
         """Lowest and highest value of a file."""
