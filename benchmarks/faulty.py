@@ -36,6 +36,7 @@ from benchmarks.healthy import (
     recall,
     stored,
 )
+from benchmarks.planted import BatchCentred
 
 __all__ = ["ATTEMPTS", "BAND", "KINDS", "MEMORISED", "Faulty", "Kind", "faulty", "memorised"]
 
@@ -91,23 +92,6 @@ class BrightNaN(nn.Module):
         scores: Tensor = self.net(x)
         broken = (x > 0.97).float().mean((1, 2, 3)) > self.limit
         return torch.where(broken[:, None], torch.full_like(scores, torch.nan), scores)
-
-
-class BatchCentred(nn.Module):
-    """Moves each pixel's mean over the batch a part of the way to ``usual``, the mean it had in training, as batch statistics do that
-    were left on: right in a mixed batch, and often wrong alone."""
-
-    usual: Tensor
-
-    def __init__(self, net: nn.Module, usual: Tensor, share: float) -> None:
-        super().__init__()
-        self.net, self.share = net, share
-        self.register_buffer("usual", usual)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits [N, 10] of [N, 1, S, S]."""
-        scores: Tensor = self.net(x + self.share * (self.usual - x.mean(0, keepdim=True)))
-        return scores
 
 
 class Dropping(nn.Module):

@@ -26,6 +26,14 @@ def check(path: Path, text: str) -> Result:
     return CliRunner().invoke(command, ["check", str(path)])
 
 
+def assert_refused(path: Path, text: str, line: int, said: str) -> None:
+    error = check(path, text).exception
+    assert isinstance(error, PolicyError)
+    assert error.exit_code == 2
+    assert error.where == f"{path}:{line}"
+    assert said in str(error)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
@@ -44,12 +52,7 @@ def check(path: Path, text: str) -> Result:
     ],
 )
 def test_case_25_bad_yaml_and_bad_values_are_refused_with_their_line(tmp_path: Path, text: str, line: int, said: str) -> None:
-    path = tmp_path / "policy.yaml"
-    error = check(path, text).exception
-    assert isinstance(error, PolicyError)
-    assert error.exit_code == 2
-    assert error.where == f"{path}:{line}"
-    assert said in str(error)
+    assert_refused(tmp_path / "policy.yaml", text, line, said)
 
 
 def test_case_25_a_number_with_an_exponent_is_one_and_no_is_a_text(tmp_path: Path) -> None:
@@ -71,12 +74,7 @@ def test_case_25_a_number_with_an_exponent_is_one_and_no_is_a_text(tmp_path: Pat
     ],
 )
 def test_case_26a_policies_without_sense_are_refused_with_their_line(tmp_path: Path, text: str, line: int, said: str) -> None:
-    path = tmp_path / "policy.yaml"
-    error = check(path, text).exception
-    assert isinstance(error, PolicyError)
-    assert error.exit_code == 2
-    assert error.where == f"{path}:{line}"
-    assert said in str(error)
+    assert_refused(tmp_path / "policy.yaml", text, line, said)
 
 
 def test_case_26b_after_its_last_day_a_waiver_is_named_and_the_rule_counts_again(tmp_path: Path) -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from foggy_rows import foggy_rows
 
 from gate.calibrating import calibrate, policy_file, read_runs
 from gate.cli.policy import command
 from gate.domains.image.limits import Domain
 from gate.errors import OutputError, UsageError
 from gate.metrics.catalogue import CATALOGUE
-from gate.metrics.evidence import CleanEvidence, Evidence, JudgedSeed
+from gate.metrics.evidence import CleanEvidence, Evidence
 from gate.metrics.intervals import exact_share
 from gate.metrics.next_value import models_needed, share_below_highest, upper_bound
 from gate.policy.check import check
@@ -53,20 +54,7 @@ def loaded(folder: Path, text: str = POLICY) -> LoadedPolicy:
 def good_run(folder: Path, number: int, failing: int, *, crashes: int = 0, executions: int = 1_000) -> Path:
     """A finished run as far as calibrating needs one: ``failing`` of the seed inputs fail by one of eight mutants."""
     classes = ("a", "b")
-    rows = tuple(
-        JudgedSeed(
-            seed_id=f"s{i}",
-            label=i % 2,
-            operators=("fog",) * 8,
-            families=("weather",) * 8,
-            severities=(0.5,) * 8,
-            valid=(True,) * 8,
-            failed=(i < failing,) + (False,) * 7,
-            predicted=((i + 1) % 2 if i < failing else i % 2,) + (i % 2,) * 7,
-            confidence=(0.9,) * 8,
-        )
-        for i in range(SEEDS)
-    )
+    rows = foggy_rows(SEEDS, failing)
     evidence = Evidence(
         seed=number,
         classes=classes,

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from foggy_rows import foggy_rows
 
 from gate.cli import main
 from gate.cli.evaluate import command
 from gate.domains.image.limits import Domain
 from gate.errors import OutputError, UsageError
-from gate.metrics.evidence import Evidence, JudgedSeed
+from gate.metrics.evidence import Evidence
 from gate.policy.load import load_policy
 from gate.record import judged
 from gate.rejudging import Rejudged, in_words
@@ -28,20 +29,7 @@ WAIVED = TIGHT + "waivers: [{rule: rate, reason: glare, owner: '@t', expires: 20
 
 
 def evidence(failing: int) -> Evidence:
-    rows = tuple(
-        JudgedSeed(
-            seed_id=f"s{i}",
-            label=i % 2,
-            operators=("fog",) * 8,
-            families=("weather",) * 8,
-            severities=(0.5,) * 8,
-            valid=(True,) * 8,
-            failed=(i < failing,) + (False,) * 7,
-            predicted=((i + 1) % 2 if i < failing else i % 2,) + (i % 2,) * 7,
-            confidence=(0.9,) * 8,
-        )
-        for i in range(SEEDS)
-    )
+    rows = foggy_rows(SEEDS, failing)
     return Evidence(
         seed=1,
         classes=("a", "b"),
