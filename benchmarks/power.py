@@ -1,9 +1,9 @@
 """How many faulty networks the gate blocks, and how many healthy ones: ``python -m benchmarks.power`` (or ``make bench-power``).
 
 Healthy networks, and faulty ones of eighteen kinds that read clean pictures about as well, are judged by one shipped policy, unchanged,
-with one healthy network as the baseline. Limits may be chosen on even training seeds (``--half tune``); figures come from odd ones from 101 on. Work
-is counted, not timed, so a busy machine changes nothing but the waiting. Every verdict is one line of a file; what is there is not done again.
-A policy with other contents, another version of the gate or another budget has a file of its own.
+with one healthy network as the baseline. Limits may be chosen on even training seeds (``--half tune``); figures come from odd ones from 101
+on. Work is counted, not timed, so a busy machine changes nothing but the waiting. Every verdict is one line of a file; what is there is not
+done again. A policy with other contents, another version of the gate or another budget has a file of its own.
 
 Said beforehand:
 
