@@ -13,16 +13,16 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import date
 
+from gate.campaign.budget import executions_of
 from gate.campaign.deadline import Interrupted
 from gate.corpus.export import half_of
 from gate.metrics.evidence import Evidence
 from gate.metrics.measured import class_names
 from gate.metrics.on_demand import MetricsOnDemand
 from gate.policy.evaluate import evaluate
-from gate.policy.positive import positive_positions
 from gate.policy.schema import Policy
 from gate.policy.settled import at_a_look, unsettled, when
-from gate.record import evidence_of
+from gate.record import as_asked, evidence_of
 from gate.result import EarlyDecision
 from gate.triage.aborting import aborting
 from gate.triage.root_causes import root_causes
@@ -160,11 +160,7 @@ class Ending:
         return unsettled(policy, judgement.rules, metrics, paired=self._paired, reachable=self._reachable)
 
     def _evidence(self) -> Evidence:
-        policy = self._work.policy.policy
-        update: dict[str, object] = {"decide": "early", "positive": positive_positions(policy, self._work.classes)}
-        if policy.criterion is not None:
-            update["criterion"] = policy.criterion
-        return evidence_of(self._work).model_copy(update=update)
+        return as_asked(evidence_of(self._work), self._work.policy, self._work.classes)
 
     def _note(self, still: tuple[str, ...], *, stopped: bool) -> None:
         work, executions, of = self._work, self._executions(), self._work.budget.executions
@@ -218,7 +214,7 @@ def _reachable(work: Work, evidence: Evidence) -> dict[str, dict[str, int]]:
     assert work.campaign is not None
     order, limit = work.judging.order, work.budget.settings.executions
     if limit is not None:
-        order = order[: math.floor(work.policy.policy.arms.judging * limit + 1e-6) // work.judging.executions_per_seed]
+        order = order[: executions_of(work.policy.policy.arms.judging, limit) // work.judging.executions_per_seed]
     names, labels, ids = class_names(evidence), work.seeds.labels, work.seeds.ids
     natural = [work.campaign.domain.family(name) for name in work.campaign.domain.natural]
     families = [{natural[operator] for operator in row} for row in work.judging.operators_of(order).tolist()]

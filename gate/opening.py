@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from gate.campaign.arms import ArmCount
-from gate.campaign.budget import BudgetSpent
+from gate.campaign.budget import BudgetSpent, executions_of
 from gate.campaign.deadline import Interrupted
 from gate.campaign.mark_plan import FULL
 from gate.campaign.marks import FoundMark, Marked, MarkSearch
@@ -60,7 +60,7 @@ def open_campaign(work: Work, worker: Worker, domain: InputDomain, preflight: Pr
 
 def _share_of_executions(work: Work, share: float) -> int | None:
     limit = work.budget.settings.executions
-    return None if limit is None else math.floor(share * limit + 1e-6)
+    return None if limit is None else executions_of(share, limit)
 
 
 def _probe(work: Work, worker: Worker, domain: InputDomain, preflight: Preflight, value_range: tuple[float, float]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gate.campaign.arms import ArmCount
-from gate.campaign.budget import BudgetSpent
+from gate.campaign.budget import BudgetSpent, executions_of
 from gate.campaign.canary_kinds import (
     COLUMNS,
     FEWEST,
@@ -56,7 +56,7 @@ def reserve_for_canaries(work: Work) -> None:
     """Keeps the canaries' share of the budget from the campaign. To be called before that runs."""
     share, limits = work.policy.policy.arms.canaries, work.budget.settings
     if limits.executions is not None:
-        work.budget.kept_executions = math.floor(share * limits.executions + 1e-6)
+        work.budget.kept_executions = executions_of(share, limits.executions)
     times = [limit for limit in (limits.wall, limits.device) if limit is not None]
     work.budget.kept_seconds = share * min(times) if times else 0.0
 

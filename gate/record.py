@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -72,25 +73,20 @@ def judged(blank: Result, evidence: Evidence, policy: LoadedPolicy, *, advisory:
     """
     evidence = as_asked(evidence, policy, blank.classes)
     metrics: Mapping[str, Metric] = compute(evidence)
+    day = today or datetime.now(UTC).date()
+    at = functools.cache(lambda confidence: MetricsOnDemand(evidence, confidence))
     judgement = evaluate(
         policy.policy,
         metrics,
-        today=today or datetime.now(UTC).date(),
+        today=day,
         candidate=blank.candidate,
         root_causes=blank.root_causes,
         defects=blank.defects,
         classes=blank.classes,
         advisory=advisory,
-        metrics_at=lambda confidence: MetricsOnDemand(evidence, confidence),
+        metrics_at=at,
     )
-    waivers = waiver_uses(
-        policy.policy,
-        metrics,
-        today=today or datetime.now(UTC).date(),
-        candidate=blank.candidate,
-        root_causes=blank.root_causes,
-        metrics_at=lambda confidence: MetricsOnDemand(evidence, confidence),
-    )
+    waivers = waiver_uses(policy.policy, metrics, today=day, candidate=blank.candidate, root_causes=blank.root_causes, metrics_at=at)
     verdict, reasons = judgement.verdict, judgement.reasons
     if blank.partial:
         said = "The run was interrupted before its budget ended; this result is partial."

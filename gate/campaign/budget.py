@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from gate.config import BudgetSettings
 from gate.errors import EvidenceError
 
-__all__ = ["Budget", "BudgetSpent"]
+__all__ = ["Budget", "BudgetSpent", "executions_of"]
 
 # What is kept back from the wall budget for a batch still in flight, triage, measuring, judging, rendering and publishing.
 RESERVED_SHARE = 0.10
@@ -19,6 +20,11 @@ REPORTS_SHARE = 0.3  # of what is kept back: for what happens once the worker ha
 TRIAGE_AT_MOST = 0.3  # of the wall budget, however long triage is expected to take
 PAIRING_AT_MOST = 0.3  # of the wall budget, however long running the baseline on the same inputs is expected to take
 FUZZING_AT_LEAST = 0.5  # of what is left when all is ready for it, however long all that comes after it is expected to take
+
+
+def executions_of(share: float, executions: int) -> int:
+    """A share of so many executions, whole ones. 0.57 * 100 is a little less than 57 in floating point, and means 57."""
+    return math.floor(share * executions + 1e-6)
 
 
 class BudgetSpent(EvidenceError):

@@ -8,7 +8,6 @@ repeats. What steers counts executions and model calls, never seconds; time only
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ import numpy as np
 
 from gate.campaign.arms import ArmCount, Turns
 from gate.campaign.batch import Batch, Finding, Outcome, families_of
-from gate.campaign.budget import Budget, BudgetSpent
+from gate.campaign.budget import Budget, BudgetSpent, executions_of
 from gate.campaign.controls import noise_batch, random_batch
 from gate.campaign.deadline import Interrupted
 from gate.campaign.evenly_spaced import EvenlySpaced
@@ -385,8 +384,7 @@ class Campaign:
         room = max(left, self._judging.executions_per_seed)
         if limit is None:
             return room
-        # 0.57 * 100 is a little less than 57 in floating point, and means 57.
-        share = math.floor(self._turns.shares["judging"] * limit + 1e-6) - self._proposed["judging"]
+        share = executions_of(self._turns.shares["judging"], limit) - self._proposed["judging"]
         return min(room, share, limit - self._budget.kept_executions - sum(self._proposed.values()))
 
     def _take(self, batch: Batch, request: Request, objective: Objective) -> None:

@@ -9,13 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gate.metrics.evidence import Evidence
-from gate.metrics.judged_sample import SeedInput, nothing, sample, sliced
+from gate.metrics.judged_sample import Mutant, SeedInput, nothing, sample, sliced
 from gate.metrics.measured import judged_share, missing
 from gate.result import Metric
 
-__all__ = ["CONFIDENT", "confident_error_rate", "missed_positive_rate"]
+__all__ = ["CONFIDENT", "confident_error_rate", "missed_positive_rate", "surely_wrong"]
 
 CONFIDENT = 0.9  # probability of the class predicted from which on a wrong answer counts as a confident one
+
+
+def surely_wrong(seed: SeedInput, mutant: Mutant) -> bool:
+    """Whether a mutant is read as a wrong class with confidence; what is not finite is no class."""
+    return mutant.predicted not in (seed.label, -1) and mutant.confidence is not None and mutant.confidence >= CONFIDENT
 
 
 def confident_error_rate(evidence: Evidence, confidence: float) -> Metric:
@@ -27,14 +32,8 @@ def confident_error_rate(evidence: Evidence, confidence: float) -> Metric:
     if any(mutant.confidence is None for seed in found.seeds for mutant in seed.mutants):
         return missing(name, "the run did not record how sure the model was of its answers; run the gate again", n=0, evidence=evidence)
 
-    def wrong(seed: SeedInput) -> bool:
-        return any(
-            mutant.predicted not in (seed.label, -1) and mutant.confidence is not None and mutant.confidence >= CONFIDENT
-            for mutant in seed.mutants
-        )
-
     def of(seeds: Sequence[SeedInput]) -> Metric:
-        return judged_share(name, [wrong(seed) for seed in seeds], confidence, evidence)
+        return judged_share(name, [any(surely_wrong(seed, one) for one in seed.mutants) for seed in seeds], confidence, evidence)
 
     return of(found.seeds).model_copy(update={"slices": sliced(evidence, found.seeds, of), "extra": found.left_out})
 

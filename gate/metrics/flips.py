@@ -44,6 +44,10 @@ def negative_flip_rate(evidence: Evidence, confidence: float) -> Metric:
     effect measures: a general approach", Statistics in Medicine 27, 2008). Where they must hold at any moment, they share the error
     instead (Bonferroni).
     """
+    return _rate(evidence, confidence, sliced=True)
+
+
+def _rate(evidence: Evidence, confidence: float, *, sliced: bool) -> Metric:
     if evidence.baseline is None:
         return missing(_NAME, evidence.baseline_reason or "no baseline was given", evidence=evidence)
     pairs = pairs_of(evidence)
@@ -59,13 +63,16 @@ def negative_flip_rate(evidence: Evidence, confidence: float) -> Metric:
     def of(some: Mapping[str, Floats]) -> Metric:
         return _mean_of_parts(some, confidence, anytime=evidence.decide == "early")
 
+    extra = {name: float(values.mean()) for name, values in parts.items()}
+    whole = of(parts).model_copy(update={"extra": extra})
+    if not sliced:
+        return whole
     slices = {
         "class": {name: of(some) for name, some in _by_class(evidence, parts, labels).items()},
         "family": {name: of({_JUDGING: _judging(some)}) for name, some in groups_of(evidence, pairs, "family").items()},
         "long_tail_kind": {} if tail is None else {name: of({_TAIL: some}) for name, some in _by_kind(evidence, tail).items()},
     }
-    extra = {name: float(values.mean()) for name, values in parts.items()}
-    return of(parts).model_copy(update={"slices": {by: some for by, some in slices.items() if some}, "extra": extra})
+    return whole.model_copy(update={"slices": {by: some for by, some in slices.items() if some}})
 
 
 def flips_per_mistake(evidence: Evidence, confidence: float) -> Metric:
@@ -74,7 +81,7 @@ def flips_per_mistake(evidence: Evidence, confidence: float) -> Metric:
     Args:
         confidence: of the rate's interval, which decides nothing here.
     """
-    rate = negative_flip_rate(evidence, confidence)
+    rate = _rate(evidence, confidence, sliced=False)
     if rate.value is None:
         return missing(_RATIO, rate.reason or "negative_flip_rate could not be computed", n=rate.n)
     mistakes = _mistakes(evidence)

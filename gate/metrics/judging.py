@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gate.metrics.evidence import Evidence
-from gate.metrics.intervals import exact_quantile
+from gate.metrics.intervals import Interval, exact_quantile
 from gate.metrics.judged_sample import SeedInput, nothing, sample, sliced
 from gate.metrics.measured import judged_share, measured
 from gate.metrics.reweighting import reweighted_mean
 from gate.metrics.sequences import mean_sequence, quantile_sequence
 from gate.result import Metric
 
-__all__ = ["defect_rate", "mutant_failure_rate", "robust_margin_p05"]
+__all__ = ["defect_rate", "mutant_failure_rate", "robust_margin_p05", "weak_margin"]
 
 _PERCENT = 5
 
@@ -52,6 +53,13 @@ def mutant_failure_rate(evidence: Evidence, confidence: float) -> Metric:
     return of(found.seeds).model_copy(update={"slices": sliced(evidence, found.seeds, of), "extra": extra})
 
 
+def weak_margin(margins: NDArray[np.float64], confidence: float, *, anytime: bool) -> tuple[float, Interval]:
+    """The 5th percentile of margins by seed input, float64 [n], n >= 1, each 0 to 1; and its interval, a sequence where ``anytime``."""
+    rank = -(-len(margins) * _PERCENT // 100)  # in integers: 0.05 * 140 rounds up to more than 7
+    interval = (quantile_sequence if anytime else exact_quantile)(margins, _PERCENT, confidence, support=(0.0, 1.0))
+    return float(np.sort(margins)[rank - 1]), interval
+
+
 def robust_margin_p05(evidence: Evidence, confidence: float) -> Metric:
     """5th percentile over seed inputs of the smallest severity (0 to 1) that changes the prediction.
 
@@ -65,9 +73,7 @@ def robust_margin_p05(evidence: Evidence, confidence: float) -> Metric:
 
     def of(seeds: Sequence[SeedInput]) -> Metric:
         margins = np.array([min((m.severity for m in seed.mutants if m.failed), default=1.0) for seed in seeds])
-        rank = -(-len(margins) * _PERCENT // 100)  # in integers: 0.05 * 140 rounds up to more than 7
-        value = float(np.sort(margins)[rank - 1])
-        interval = (quantile_sequence if evidence.decide == "early" else exact_quantile)(margins, _PERCENT, confidence, support=(0.0, 1.0))
+        value, interval = weak_margin(margins, confidence, anytime=evidence.decide == "early")
         return measured(name, value, n=len(margins), interval=interval, confidence=confidence)
 
     return of(found.seeds).model_copy(update={"slices": sliced(evidence, found.seeds, of), "extra": found.left_out})

@@ -16,22 +16,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gate.metrics.costly_errors import CONFIDENT
+from gate.metrics.costly_errors import surely_wrong
 from gate.metrics.evidence import Evidence
-from gate.metrics.intervals import exact_quantile
 from gate.metrics.judged_sample import Mutant, SeedInput
+from gate.metrics.judging import weak_margin
 from gate.metrics.measured import class_names
 from gate.metrics.paired_intervals import paired_mean, relative_rise
 from gate.metrics.paired_sample import Pair, groups_of, pairs_of
 from gate.metrics.reweighting import Interval, reweighted_mean
-from gate.metrics.sequences import mean_sequence, quantile_sequence
+from gate.metrics.sequences import mean_sequence
 from gate.result import Metric, Paired
 
 __all__ = ["COMPARED", "beside_baseline"]
 
 Floats = NDArray[np.float64]
-
-_PERCENT = 5  # of robust_margin_p05
 
 
 def beside_baseline(name: str, metric: Metric, evidence: Evidence, confidence: float) -> Metric:
@@ -78,7 +76,7 @@ def _fails(evidence: Evidence, seed: SeedInput, mutant: Mutant) -> bool:
 
 
 def _surely_wrong(evidence: Evidence, seed: SeedInput, mutant: Mutant) -> bool:
-    return mutant.predicted not in (seed.label, -1) and mutant.confidence is not None and mutant.confidence >= CONFIDENT
+    return surely_wrong(seed, mutant)
 
 
 def _missed(evidence: Evidence, seed: SeedInput, mutant: Mutant) -> bool:
@@ -156,14 +154,8 @@ def _margins(candidate: Floats, baseline: Floats, new: Floats, confidence: float
     both hold together (Bonferroni), however much the models resemble each other; the rise then lies between their ends. That is wide.
     """
 
-    def interval(values: Floats, level: float) -> Interval:
-        return (quantile_sequence if anytime else exact_quantile)(values, _PERCENT, level, support=(0.0, 1.0))
-
-    def percentile(values: Floats) -> float:
-        return float(np.sort(values)[-(-len(values) * _PERCENT // 100) - 1])
-
-    ours, theirs = (interval(values, (1 + confidence) / 2) for values in (candidate, baseline))
-    now, was = percentile(candidate), percentile(baseline)
+    (now, ours), (was, theirs) = (weak_margin(values, (1 + confidence) / 2, anytime=anytime) for values in (candidate, baseline))
+    without, its_interval = weak_margin(new, confidence, anytime=anytime)
     shares = None
     if was > 0:
         shares = (ours[0] / theirs[1] - 1, ours[1] / theirs[0] - 1 if theirs[0] > 0 else math.inf)
@@ -176,8 +168,8 @@ def _margins(candidate: Floats, baseline: Floats, new: Floats, confidence: float
         relative_interval=shares,
         confidence=confidence,
         n=len(candidate),
-        new=percentile(new),
-        new_interval=interval(new, confidence),
+        new=without,
+        new_interval=its_interval,
     )
 
 

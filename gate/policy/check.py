@@ -10,6 +10,7 @@ import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gate.campaign.budget import executions_of
 from gate.campaign.canary_kinds import LEAST_EACH
 from gate.metrics.catalogue import CATALOGUE, MetricSpec
 from gate.policy import wording
@@ -103,7 +104,7 @@ def _switched_off(metric: str, policy: Policy) -> _Source | None:
 def _canaries(policy: Policy) -> _Source:
     """Whether the share pays for the search for one planted fault, where the policy has a budget in executions of its own."""
     given = None if policy.budget is None else policy.budget.executions
-    paid = None if given is None else int(given * policy.arms.canaries + 1e-6)
+    paid = None if given is None else executions_of(policy.arms.canaries, given)
     if policy.arms.canaries and paid is not None and paid < LEAST_EACH:
         state = f"{policy.arms.canaries:g}: of {given:,} executions that is {paid}, and a fault is searched for with {LEAST_EACH} at least"
         return _Source("arms.canaries", True, state)

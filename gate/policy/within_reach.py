@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 
+from gate.campaign.budget import executions_of
 from gate.campaign.canary_kinds import KINDS
 from gate.metrics import Evidence
 from gate.metrics.catalogue import CATALOGUE, COUNT, SEVERITY
@@ -30,7 +31,7 @@ def values(metric: str, policy: Policy) -> tuple[float, float]:
         return 0.0, 1.0
     budget = policy.budget.executions if policy.budget is not None else None
     if spec.unit == COUNT and metric == "executions" and budget is not None:
-        return 0.0, float(budget - math.floor(policy.arms.canaries * budget + 1e-6))  # what is kept for canaries is not the candidate's
+        return 0.0, float(budget - executions_of(policy.arms.canaries, budget))  # what is kept for canaries is not the candidate's
     return 0.0, math.inf
 
 
@@ -44,7 +45,7 @@ def samples(metric: str, policy: Policy) -> tuple[int, str] | None:
         return len(KINDS), f"{len(KINDS)} canaries, which are all there are"
     if metric not in JUDGED or policy.budget is None or policy.budget.executions is None:
         return None
-    share = math.floor(policy.arms.judging * policy.budget.executions + 1e-6)
+    share = executions_of(policy.arms.judging, policy.budget.executions)
     seeds = share // (policy.judging.mutants_per_seed * policy.judging.repeat)
     return seeds, f"{seeds:,} seed inputs, which the policy's own budget judges at most"
 
